@@ -1052,9 +1052,9 @@ def test_lane_is_named_right_after_its_birth() -> None:
 def test_keys_are_counted_by_lane_and_name() -> None:
     kernel = Kernel()
     child = kernel.born("main", "child")
-    assert [kernel.take_key("main", "a"), kernel.take_key("main", "a")] == ["main/a/0", "main/a/1"]
+    assert [kernel.name_request("main", "a")[1] for _ in range(2)] == ["main/a/0", "main/a/1"]
     assert kernel.ask("main", Call("a", 1)).key == "main/a/2"
-    assert kernel.take_key(child, "a") == "main>child/a/0"
+    assert kernel.name_request(child, "a") == (child, "main>child/a/0")
     kernel.ended(child)
     assert kernel.living_lane(child) == "main"
 

@@ -110,7 +110,7 @@ def start_process(
         guard.note(what, line)
         run.stop_here(Unseen(f"{what} at {line} would not be recorded: {command.why_unrecorded}"))
     with run.lock:
-        place = run.kernel.take_key(run.kernel.living_lane(lane.name), _COUNTED)
+        _, place = run.kernel.name_request(lane.name, _COUNTED)
     is_new = False
 
     def describe_start() -> list[str]:

@@ -128,7 +128,7 @@ def wait_for_first(*names: str, timeout: float | str | timedelta | None = None) 
     deadline = None if seconds is None else time.time() + seconds
     identities = [_next_wait(lane, name) for name in names]
     for name in names:
-        lane.run.kernel.take_key(lane.run.kernel.living_lane(lane.name), f"wait:{name}")
+        lane.run.kernel.name_request(lane.name, f"wait:{name}")
     joined = " | ".join(names)
     spec = EffectSpec(f"wait_first:{joined}", "await_event", once=False, durable=True, answers=_WaitAnswers())
 

@@ -58,24 +58,16 @@ def note_call(name: str) -> None:
         notes.append(["tool", name])
 
 
-def attempt_once(call: Callable[[], Any]) -> Any:
-    """Make the only attempt: no limit, no retry."""
-    _NOTES.set([])
-    return call()
-
-
-async def attempt_once_async(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Make the only attempt of a task."""
-    _NOTES.set([])
-    return await call()
-
-
-def is_single(run: LiveRun, effect: OpenEffect) -> bool:
-    """Return True if one attempt is all there will be, and there was none before."""
+def begin_single(run: LiveRun, effect: OpenEffect) -> bool:
+    """Begin the attempt if it is the only one there will be, and there was none before. Return False otherwise."""
     spec = effect.spec
     if spec.retry is not None or spec.timeout_seconds is not None:
         return False
-    return effect.token.recorded is None or _open_request(run, effect) is None
+    if effect.token.recorded is not None and _open_request(run, effect) is not None:
+        return False
+    EFFECT.set(Inside(run, effect, 1))
+    _NOTES.set([])
+    return True
 
 
 def _open_request(run: LiveRun, effect: OpenEffect) -> RecordedRequest | None:

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from onrecord.runtime.engine.attempts import Attempts, attempt_once, attempt_once_async, is_single
-from onrecord.runtime.engine.context import EFFECT, Inside, Lane, current_effect, current_lane, inside
+from onrecord.runtime.engine.attempts import Attempts, begin_single
+from onrecord.runtime.engine.context import Inside, Lane, current_effect, current_lane, inside
 from onrecord.runtime.engine.open_effect import EffectSpec, MadeOutcome, MakeEvent, OpenEffect
 from onrecord.runtime.engine.outcomes import open_outcome
 from onrecord.runtime.engine.stops import OutsideRun, RunStopped
@@ -63,7 +63,7 @@ def perform_blocking(
     with run.lock:
         found = ask_in_thread(lane, effect, make, key)
         if found is effect:
-            run.coordinator.wait(lane.strand)
+            run.coordinator.wait(lane.strand, effect)
             run.delivered(effect)
     return open_outcome(run, found)
 
@@ -87,15 +87,15 @@ class ThreadEffect(OpenEffect):
         self._call = call
 
     def begin(self, token: Token) -> None:
-        self._strand.work = self._execute
+        self._strand.work = self.execute
         self._strand.gate.release()
 
-    def _execute(self) -> None:
+    def execute(self) -> tuple[Token, Any] | None:
         CURRENT.depth += 1
         try:
-            outcome = copy_context().run(execute, self._run, self, self._call)
+            outcome = copy_context().run(_execute, self._run, self, self._call)
         except RunStopped:
-            return  # the thread learns of it at its gate
+            return None  # the thread learns of it at its gate
         except (Exception, asyncio.CancelledError) as error:
             outcome = MadeOutcome(self.spec.answers.failed(self.key, error), error)
         except BaseException as problem:
@@ -103,20 +103,16 @@ class ThreadEffect(OpenEffect):
             raise
         finally:
             CURRENT.depth -= 1
-        self._run.coordinator.arrived(self.token, outcome)
+        return self.token, outcome
 
     def deliver(self, value: Any, last: bool) -> None:
         self.outcome = value
         self._run.kernel.wake(self._strand)
 
 
-def execute(run: LiveRun, effect: OpenEffect, call: Callable[[], Any]) -> MadeOutcome:
+def _execute(run: LiveRun, effect: OpenEffect, call: Callable[[], Any]) -> MadeOutcome:
     """Execute a blocking effect in the current context."""
-    if is_single(run, effect):
-        EFFECT.set(Inside(run, effect, 1))
-        value = attempt_once(call)
-    else:
-        value = Attempts(run, effect).execute_blocking(call)
+    value = call() if begin_single(run, effect) else Attempts(run, effect).execute_blocking(call)
     return MadeOutcome(effect.spec.answers.done(effect.key, value))
 
 
@@ -147,6 +143,10 @@ async def _perform(spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitab
         with run.lock:
             run.delivered(effect)
     return open_outcome(run, found)
+
+
+async def _await(call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
 
 
 class DeliveryFuture(asyncio.Future[Any]):
@@ -231,10 +231,7 @@ class TaskEffect(AwaitedEffect):
                 self._task.cancel()
 
     def _start(self) -> Coroutine[Any, Any, Any]:
-        if is_single(self.run, self):
-            EFFECT.set(Inside(self.run, self, 1))
-            return attempt_once_async(self._call)
-        return Attempts(self.run, self).execute(self._call)
+        return _await(self._call) if begin_single(self.run, self) else Attempts(self.run, self).execute(self._call)
 
     def stop(self, token: Token) -> None:
         self.driver.call_soon_threadsafe_really(self._stop)

@@ -30,14 +30,8 @@ class Cancellation:
         self._is_due = False
         """A thread cannot be interrupted: it is told with its next effect."""
         self.reason: Any = None
-
-    @property
-    def may_be_due(self) -> bool:
-        """True if the order may come before the next request. A replay knows by its record whether it ever comes."""
-        if self._asked is not None or self._is_due:
-            return True
-        history = self._run.history
-        return history is not None and history.has_signals and not self._run.kernel.live
+        self.may_be_due = run.history is not None and run.history.has_signals
+        """The order came, or the record has one."""
 
     def listen(self, cancel: Callable[[], None] | None = None) -> None:
         """Listen from here on. `cancel` ends the agent; without it, its thread is told with its next effect."""
@@ -57,6 +51,7 @@ class Cancellation:
             if run.is_stopped or self._asked is not None:
                 return
             self._asked = MadeOutcome(SignalReceived(CANCEL, reason))
+            self.may_be_due = True
             token = self._token
         if token is not None and token.begun:
             run.coordinator.arrived(token, self._asked)

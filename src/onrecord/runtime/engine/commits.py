@@ -61,31 +61,35 @@ class Commits:
 
     def commit(self, items: list[Item], sync: bool) -> int:
         """Append the items. Return the time of the commit, in microseconds of the run's clock."""
-        batch = _Batch(self._run, self._journal.position + len(self.notes) + 1)
+        run = self._run
+        batch = _Batch(run, self._journal.position + len(self.notes) + 1)
         for item in items:
             batch.add(item)
-        batch.close()
-        if self.append(batch.drafts, sync=sync or batch.needs_sync, made=batch.made):
-            for checkpoint in batch.checkpoints:
-                checkpoint.keep()
-        elif self._run.is_stopped:
-            return self._run.kernel.time
-        return self._run.last_commit_us - self._created
+        if batch.turns or batch.draws:
+            batch.close()
+        if not self.append(batch.drafts, sync=sync or batch.needs_sync):
+            return run.kernel.time
+        for seq, target in batch.made:
+            if isinstance(target, OpenEffect):
+                target.request_seq = seq
+            else:
+                target.seq = seq
+        for checkpoint in batch.checkpoints:
+            checkpoint.keep()
+        return run.last_commit_us - self._created
 
-    def append(self, drafts: Sequence[Draft], *, sync: bool, made: Sequence[tuple[int, Any]] = ()) -> bool:
-        """Append notes and drafts. Return False if the run was stopped because of it.
-
-        `made` are outcomes and effects that learn their seq, each with the number of its draft.
-        """
-        batch, self.notes = [*self.notes, *drafts], []
-        if not batch:
+    def append(self, drafts: list[Draft], *, sync: bool) -> bool:
+        """Append notes and drafts. Return False if the run was stopped because of it."""
+        if self.notes:
+            drafts, self.notes = [*self.notes, *drafts], []
+        if not drafts:
             return True
         run = self._run
         CURRENT.depth += 1  # a wait of the store is none of the agent's
         try:
             if run.secrets.active:
-                batch = run.secrets.redact_batch(batch, self._journal)
-            run.last_commit_us = self._append(batch, sync)
+                drafts = run.secrets.redact_batch(drafts, self._journal)
+            run.last_commit_us = self._append(drafts, sync)
         except StaleEpoch:
             run.stop(Superseded(f"run {run.name} was taken over by another process"))
             return False
@@ -94,12 +98,6 @@ class Commits:
             return False
         finally:
             CURRENT.depth -= 1
-        first = self._journal.position - len(drafts) + 1
-        for number, target in made:
-            if isinstance(target, OpenEffect):
-                target.request_seq = first + number
-            else:
-                target.seq = first + number
         return True
 
     def _append(self, batch: list[Draft], sync: bool) -> int:
@@ -110,42 +108,42 @@ class Commits:
             raise _name_refused(batch, journal.run, refused) from None
 
 
-class _Batch:
+class _Batch(msgspec.Struct):
     """The drafts of one commit."""
 
-    def __init__(self, run: LiveRun, first: int) -> None:
-        self._run = run
-        self._first = first
-        """The seq of the first draft."""
-        self.drafts: list[Draft] = []
-        self.made: list[tuple[int, Any]] = []
-        self.needs_sync = False
-        self.checkpoints: list[CheckpointAsked] = []
-        self._turns: list[Any] = []
-        self._draws: list[Any] = []
+    run: LiveRun
+    first: int
+    """The seq of the first draft."""
+    drafts: list[Draft] = []
+    made: list[tuple[int, Any]] = []
+    """Outcomes, chunks and effects that learn their seq."""
+    needs_sync: bool = False
+    checkpoints: list[CheckpointAsked] = []
+    turns: list[Any] = []
+    draws: list[Any] = []
 
     def close(self) -> None:
         """Write the turns or draws that were collected: their event keeps its place among the others."""
-        if self._turns:
-            self.drafts.append(Draft(TurnTaken(self._turns), lane=self._run.kernel.root))
-            self._turns = []
-        if self._draws:
-            self.drafts.append(Draft(ValuesDrawn(self._draws), lane=self._run.kernel.root))
-            self._draws = []
+        if self.turns:
+            self.drafts.append(Draft(TurnTaken(self.turns), lane=self.run.kernel.root))
+            self.turns = []
+        if self.draws:
+            self.drafts.append(Draft(ValuesDrawn(self.draws), lane=self.run.kernel.root))
+            self.draws = []
 
     def add(self, item: Item) -> None:
         if isinstance(item, _TURNS):
             self._add_turn(item)
             return
         if isinstance(item, Drawn):
-            if self._turns or len(self._draws) >= ITEMS_IN_EVENT:
+            if self.turns or len(self.draws) >= ITEMS_IN_EVENT:
                 self.close()
-            self._draws.append([item.lane, item.site, item.value])
+            self.draws.append([item.lane, item.site, item.value])
             return
-        if self._turns or self._draws:
+        if self.turns or self.draws:
             self.close()
         if isinstance(item, Requested):
-            self._add_request(self._run.effects[item.key], item.births)
+            self._add_request(self.run.effects[item.key], item.births)
         elif isinstance(item, EffectOutcome):
             self._add_outcome(item)
         elif isinstance(item, Chunk):
@@ -156,43 +154,43 @@ class _Batch:
         elif isinstance(item, CheckpointTaken):
             self.needs_sync = True
             self.checkpoints.append(item.digest)
-            self.drafts += item.digest.make_drafts(item.lane, self._first + len(self.drafts))
+            self.drafts += item.digest.make_drafts(item.lane, self.first + len(self.drafts))
         elif isinstance(item, Dropped):
             dropped = [list(divmod(position, ITEMS_IN_EVENT)) for position in item.positions]
-            assert self._run.journal is not None
-            self._run.journal.forget_requests(seq for seq, _ in dropped)
-            self.drafts.append(Draft(ProcessAttached({"accepted": {"dropped": dropped}}), lane=self._run.kernel.root))
+            assert self.run.journal is not None
+            self.run.journal.forget_requests(seq for seq, _ in dropped)
+            self.drafts.append(Draft(ProcessAttached({"accepted": {"dropped": dropped}}), lane=self.run.kernel.root))
         else:
             assert isinstance(item, Ended)
-            self.drafts.append(Draft(item.digest.original, lane=self._run.kernel.root))
+            self.drafts.append(Draft(item.digest.original, lane=self.run.kernel.root))
 
     def _add_turn(self, item: Any) -> None:
         if type(item) is Began and self._request_again(item.key):
-            history = self._run.history
+            history = self.run.history
             if history is None or item.key not in history.digest.anew:
                 return  # the copy of the request says it, unless chunks are void
         elif type(item) is Began and not self._may_begin(item.key):
             return
-        if self._draws or len(self._turns) >= ITEMS_IN_EVENT:
+        if self.draws or len(self.turns) >= ITEMS_IN_EVENT:
             self.close()
         if type(item) is Turn:
             forced = (item.forced,) if item.forced else ()
-            self._turns.append([item.kind, item.lane, item.ordinal, item.time, *forced])
+            self.turns.append([item.kind, item.lane, item.ordinal, item.time, *forced])
         elif type(item) is Away:
-            self._turns.append(["away", item.lane, item.ordinal, item.draws])
+            self.turns.append(["away", item.lane, item.ordinal, item.draws])
         else:
-            self._turns.append(["began", item.key])
+            self.turns.append(["began", item.key])
 
     def _may_begin(self, key: str) -> bool:
         """Return False for an effect that the policy of a tail does not execute: nothing begins."""
-        substitutes, history, effect = self._run.substitutes, self._run.history, self._run.effects.get(key)
+        substitutes, history, effect = self.run.substitutes, self.run.history, self.run.effects.get(key)
         if substitutes is None or effect is None or (history is not None and key in history.digest.anew):
             return True
         return substitutes.may_begin(effect.spec)
 
     def _request_again(self, key: str) -> bool:
         """Request in the fork's own name what its parent had requested. Return False for the run's own requests."""
-        effect = self._run.effects.get(key)
+        effect = self.run.effects.get(key)
         if effect is None or effect.recorded is None or not effect.recorded.is_shared:
             return False
         self.close()
@@ -202,29 +200,29 @@ class _Batch:
 
     def _add_request(self, effect: OpenEffect, births: int) -> None:
         event = with_meta(effect.event, {"births": births}) if births else effect.event
-        parent = self._run.client_retries.find_first(effect) if effect.spec.kind in CLIENT_KINDS else None
-        self.made.append((len(self.drafts), effect))
+        parent = self.run.client_retries.find_first(effect) if effect.spec.kind in CLIENT_KINDS else None
+        self.made.append((self.first + len(self.drafts), effect))
         self.drafts.append(Draft(event, effect.lane, effect.key, parent))
         self.needs_sync |= effect.spec.durable
 
     def _add_outcome(self, item: EffectOutcome) -> None:
         value, is_cancelled = item.value, type(item.value) is EffectCancelled
         if item.key.startswith("!"):
-            self.made.append((len(self.drafts), value))
-            self.drafts.append(Draft(value.event, lane=self._run.kernel.root, key=make_mark(item.forced)))
+            self.made.append((self.first + len(self.drafts), value))
+            self.drafts.append(Draft(value.event, lane=self.run.kernel.root, key=make_mark(item.forced)))
             return
-        effect = self._run.effects[item.key]
+        effect = self.run.effects[item.key]
         if effect.token.recorded is not None:
             self._request_again(item.key)
         if isinstance(value, MadeOutcome):
-            self.made.append((len(self.drafts), value))
+            self.made.append((self.first + len(self.drafts), value))
             event = value.event
         else:
             event = self._make_event(effect, value)
         mark = make_mark(item.forced, is_cancelled=is_cancelled) if item.forced or is_cancelled else None
         self.drafts.append(Draft(event, effect.lane, mark))
         if item.forced == APART and effect.token.gone:
-            self._run.delivered(effect)
+            self.run.delivered(effect)
 
     def _make_event(self, effect: OpenEffect, value: Any) -> Event:
         """Return the outcome that the scheduler made, or that was recorded for a request which changed code dropped."""
@@ -235,18 +233,18 @@ class _Batch:
         if isinstance(value, Cut):
             return answers.failed(effect.key, ConnectionError(CUT))
         assert isinstance(value, RecordedOutcome)
-        history = self._run.history
+        history = self.run.history
         assert history is not None
         return with_key(read_event(value.kind, history.members(value.row)), effect.key)
 
     def _add_chunk(self, item: Chunk) -> None:
         self._request_again(item.key)
-        effect, value = self._run.effects[item.key], item.value
+        effect, value = self.run.effects[item.key], item.value
         if isinstance(value, RecordedChunk):
-            assert self._run.history is not None
-            event: Event = read_event("ChunkReceived", self._run.history.members(value.row))
+            assert self.run.history is not None
+            event: Event = read_event("ChunkReceived", self.run.history.members(value.row))
         else:
-            self.made.append((len(self.drafts), value))
+            self.made.append((self.first + len(self.drafts), value))
             event = value.event
         parent = effect.request_seq or None
         self.drafts.append(Draft(event, lane=effect.lane, key=make_mark(item.forced), parent=parent))

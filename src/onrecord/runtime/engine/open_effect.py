@@ -17,11 +17,8 @@ if TYPE_CHECKING:
 class Answers:
     """The events that are outcomes of a request."""
 
-    def done(self, key: str, value: Any) -> Event:
-        return ActionSucceeded(key, value)
-
-    def failed(self, key: str, error: BaseException) -> Event:
-        return ActionFailed(key, error)
+    done: Callable[[str, Any], Event] = ActionSucceeded
+    failed: Callable[[str, BaseException], Event] = ActionFailed
 
     def cancelled(self, key: str, error: BaseException) -> Event:
         return self.failed(key, error)

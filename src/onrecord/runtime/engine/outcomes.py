@@ -27,7 +27,9 @@ def open_outcome(run: LiveRun, effect: OpenEffect) -> Any:
     """Return the value of a delivered outcome, or raise its error."""
     outcome = effect.outcome
     if isinstance(outcome, MadeOutcome):
-        value = _open_made(run, effect, outcome)
+        event = outcome.event
+        is_plain = type(event) is ActionSucceeded and type(event.output) in _PLAIN
+        value = event.output if is_plain else _open_made(run, effect, outcome)  # type: ignore[attr-defined]
         if run.guard is not None:
             run.count_usage(effect, outcome.seq, value)
         return value

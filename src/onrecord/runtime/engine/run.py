@@ -37,7 +37,7 @@ from onrecord.runtime.replay.checkpoint_entry import enter_after_checkpoint, kno
 from onrecord.runtime.replay.divergence import advise, explain_stop
 from onrecord.runtime.replay.history import History
 from onrecord.runtime.replay.loose_match import LooseMatch
-from onrecord.runtime.replay.records import Asked, RecordedDenial, RecordedRequest
+from onrecord.runtime.replay.records import Asked, RecordedDenial
 from onrecord.runtime.replay.silence import report_silence
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.items import Call, Noted, Token
@@ -227,11 +227,10 @@ class LiveRun:
         if self.secrets.active:
             effect.spec, key = self.secrets.redact_spec(effect.spec), self.secrets.redact_value(key)
         spec = effect.spec
-        effect.lane = kernel.living_lane(lane.name)
         if key is None:
-            effect.key = kernel.take_key(effect.lane, spec.name)
+            effect.lane, effect.key = kernel.name_request(lane.name, spec.name)
         else:
-            effect.key = key
+            effect.lane, effect.key = kernel.living_lane(lane.name), key
         event = make(effect.key)
         if self.secrets.active:
             event = with_key(self.secrets.redact_event(event), effect.key)
@@ -253,18 +252,14 @@ class LiveRun:
             raise
         request = effect.token.recorded
         if request is not None:
-            self._adopt_recorded(effect, request.digest)
+            effect.request_seq = max(0, request.digest.row.seq)
+            if request.key != effect.key:  # a tolerant replay: another request answers
+                del self.effects[effect.key]
+                effect.key = request.key
+                self.effects[effect.key] = effect
         if key is not None:
             self.own_keys.remember(key, asked, effect)
         return effect
-
-    def _adopt_recorded(self, effect: OpenEffect, recorded: RecordedRequest) -> None:
-        """Connect an effect to its recorded request."""
-        if recorded.key != effect.key:  # a tolerant replay: another request answers
-            del self.effects[effect.key]
-            effect.key = recorded.key
-            self.effects[effect.key] = effect
-        effect.request_seq = max(0, recorded.row.seq)
 
     def _check_denied(self, effect: OpenEffect, asked: Asked, key: str | None) -> None:
         """Raise the recorded denial of the request, or ask the policy about a new one. A denial is an event."""

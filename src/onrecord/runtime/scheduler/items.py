@@ -149,9 +149,10 @@ def delivery_name(item: Delivery) -> str | TurnName:
 
 def is_same_act(expected: Act, act: Act) -> bool:
     """Compare an act with the record. Policy (`once`) is no part of it, and a digest compares itself."""
-    if type(expected) is Requested and type(act) is Requested:
-        return expected.key == act.key and bool(expected.digest == act.digest)
-    return type(expected) is type(act) and bool(expected.digest == act.digest)
+    if type(expected) is not type(act):
+        return False
+    is_same = type(expected) is not Requested or expected.key == act.key  # type: ignore[union-attr]
+    return is_same and bool(expected.digest == act.digest)
 
 
 # Outcomes that the scheduler itself makes.

@@ -146,9 +146,12 @@ class Kernel:
         """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
         return self._lanes.living(lane).name
 
-    def take_key(self, lane: str, name: str) -> str:
-        """Return the key of the lane's next request of that name, and count it."""
-        return self._lanes.take_key(lane, name)
+    def name_request(self, lane: str, name: str) -> tuple[str, str]:
+        """Return the living lane, and the key of its next request of that name, which is counted."""
+        own = self._lanes.living(lane)
+        number = own.counts.get(name, 0)
+        own.counts[name] = number + 1
+        return own.name, f"{own.name}/{name}/{number}"
 
     def ended(self, lane: str) -> None:
         """Note that the lane does nothing any more. It is forgotten when its children have ended too."""
@@ -189,7 +192,7 @@ class Kernel:
             self._divergences.check()
         own = self._lanes.living(lane)
         lane = own.name
-        key = call.key or self.take_key(lane, call.name)
+        key = call.key or self.name_request(lane, call.name)[1]
         request = Requested(key, lane, call.name, call.digest, call.once, own.births)
         token = Token(lane, key, call, None, own.requests)
         own.requests += 1
@@ -403,7 +406,7 @@ class Kernel:
             own.draws = 0
         if own.name in self._record.away:
             self._record.away.discard(own.name)
-        elif not self.history.meet_away(own.name, ordinal, drawn):
+        elif (self.live and not self.history.aways) or not self.history.meet_away(own.name, ordinal, drawn):
             return None
         return self._wait_back(own.name, ordinal)
 
@@ -440,7 +443,8 @@ class Kernel:
         if self._is_time_due:
             self._is_time_due = False
             self.time = max(self.time, time)
-        self._outside.inbox.set_time(time)
+        if self._outside.inbox.untimed:
+            self._outside.inbox.set_time(time)
 
     # The decision
 
@@ -485,7 +489,11 @@ class Kernel:
             self.time = time
         last = type(item) is not Chunk
         if last:
-            self._awaited.end(token)
+            token.done = True
+            if self.open.pop(token, self) is self:
+                self.listening.pop(token, None)
+            if not self.live:
+                self._awaited.named.pop(token.name, None)
         if type(item) is SettledItem and item.how == "fail":
             value = EffectFailed(value)
         return Deliver(token, value, last)

@@ -97,10 +97,6 @@ class LaneTable:
         self._lanes[lane.name] = lane
         return lane.name
 
-    def take_key(self, name: str, request: str) -> str:
-        """Return the key of the lane's next request of that name, and count it."""
-        return f"{name}/{request}/{self._lanes[name].count(request)}"
-
     def end(self, name: str) -> bool:
         """Forget a lane as soon as its children have ended too. Return False if it had ended before."""
         lane = self._lanes.get(name)

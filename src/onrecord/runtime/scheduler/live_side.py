@@ -80,7 +80,7 @@ class Inbox:
         self.arrivals: deque[Arrival] = deque()
         self._draft = draft
         self._listening = listening
-        self._untimed: list[Arrival] = []
+        self.untimed: list[Arrival] = []
         """Outcomes and chunks in a commit whose time is not known yet."""
 
     def add(self, token: Token, value: Any, *, last: bool = True, time: int = 0, is_written: bool = False) -> None:
@@ -118,7 +118,7 @@ class Inbox:
         arrival.is_written = True
         arrival.token.is_written |= arrival.token.here
         if type(arrival.item) is not Turn:
-            self._untimed.append(arrival)
+            self.untimed.append(arrival)
         self._draft.add(arrival.item)
 
     def write_ahead(self) -> None:
@@ -137,9 +137,9 @@ class Inbox:
 
     def set_time(self, time: int) -> None:
         """Give the time of the last commit to the outcomes and chunks in it."""
-        for arrival in self._untimed:
+        for arrival in self.untimed:
             arrival.time = time
-        self._untimed.clear()
+        self.untimed.clear()
 
 
 class LiveSide:

@@ -89,10 +89,18 @@ class RecordSide:
         history = self._history
         if self._passed and steps is None and (late := self._take_passed()) is not None:
             return late
-        while (item := history.head()) is not None:
+        ahead = history.ahead
+        while ahead or history.read():
+            position, item = ahead[0]
+            if type(item) is EffectOutcome and item.forced == 0 and steps is None and self.tolerance is None:
+                token = self._awaited.named.get(item.key)
+                if token is not None and not token.gone:  # the usual case, as below
+                    history.advance()
+                    self._passed.clear()
+                    return Due(token, item, item.value)
             if isinstance(item, ACTS):
-                if not history.head_is_made and not self._is_dropped(item, steps):
-                    missing = partial(self._divergences.missing, item, history.position)
+                if position not in history.made and not self._is_dropped(item, steps):
+                    missing = partial(self._divergences.missing, item, position)
                     return self._unless_early(steps, missing, is_act=True)
             elif type(item) is Ended:
                 if not self._is_dropped(item, steps):

@@ -29,13 +29,6 @@ class WaitTable:
         """Pass a recorded delivery that the program gave up."""
         self.named.pop(delivery_name(item), None)
 
-    def end(self, token: Token) -> None:
-        """Note the last delivery of a token."""
-        token.done = True
-        self.open.pop(token, None)
-        self.listening.pop(token, None)
-        self.named.pop(token.name, None)
-
     def forget(self, token: Token) -> None:
         """Note that no lane waits for the token any more."""
         token.gone = True

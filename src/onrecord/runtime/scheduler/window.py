@@ -161,12 +161,13 @@ class Window:
         self._end = 0
         """The position after the last item that was read."""
         self._items: Iterator[Placed] | None = iter(items)
-        self._ahead: deque[Placed] = deque()
+        self.ahead: deque[Placed] = deque()
+        """The item under the cursor, and what was read after it."""
         self._acts: dict[str, deque[tuple[int, Act]]] = {}
-        self._made: dict[int, str] = {}
+        self.made: dict[int, str] = {}
         """Positions of acts from the cursor on that were made again, with their lanes."""
         self._draws: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
-        self._aways: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
+        self.aways: dict[tuple[str, Any], deque[tuple[int, Any]]] = {}
         self._last: float = -math.inf
         """Position of the last delivery that came at rest."""
         self._changes = deque(self.digest.changes)
@@ -181,41 +182,41 @@ class Window:
     @property
     def held(self) -> int:
         """How many items are in the window."""
-        return len(self._ahead)
+        return len(self.ahead)
 
     # The cursor
 
     def head(self) -> Item | None:
         """Return the item under the cursor; None at the end."""
-        return self._ahead[0][1] if self._ahead or self._read() else None
+        return self.ahead[0][1] if self.ahead or self.read() else None
 
     @property
     def position(self) -> int:
         """That of the item under the cursor; at the end of the history one that no item has."""
-        return self._ahead[0][0] if self._ahead or self._read() else self._end
+        return self.ahead[0][0] if self.ahead or self.read() else self._end
 
     def drop(self) -> None:
         """Drop the item under the cursor. It delivers nothing: draws and aways before it stay those of this rest."""
-        self._ahead[0] = self._ahead[0][0], Dropped(())
+        self.ahead[0] = self.ahead[0][0], Dropped(())
 
     def advance(self) -> None:
-        position, item = self._ahead.popleft()
+        position, item = self.ahead.popleft()
+        self.made.pop(position, None)
         if position in self._rests and type(item) is not Dropped:
             while self._last < position:
                 self._last = self._rests.popleft()
             while self._changes and self._changes[0] < self._last:
                 self._changes.popleft()
                 self.forget(self._last)
-        self._made.pop(position, None)
 
     def next_is(self, key: str) -> bool:
         """Return True if the next delivery is the outcome of that key, and all acts before it were made."""
         number = 0
-        while number < len(self._ahead) or self._read():
-            position, item = self._ahead[number]
+        while number < len(self.ahead) or self.read():
+            position, item = self.ahead[number]
             if isinstance(item, DELIVERIES):
                 return type(item) is EffectOutcome and item.key == key
-            if isinstance(item, ACTS) and position not in self._made:
+            if isinstance(item, ACTS) and position not in self.made:
                 return False
             number += 1
         return False
@@ -228,13 +229,13 @@ class Window:
 
     @property
     def head_is_made(self) -> bool:
-        return self.position in self._made
+        return self.ahead[0][0] in self.made
 
     @property
     def head_is_void(self) -> bool:
         return self.position in self.digest.void
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
         """Read one more item into the window; False at the end."""
         if self._items is None:
             return False
@@ -244,25 +245,25 @@ class Window:
             return False
         position, item = placed
         self._end = position + 1
-        if isinstance(item, DELIVERIES) and self._is_rest(item, position):
-            self._rests.append(position)
+        if isinstance(item, DELIVERIES) and item.forced >= 0 and position not in self.digest.void:
+            self._rests.append(position)  # what was recorded after a void chunk belongs to the rest before it
         if position in self.digest.dropped:
             if position not in self.digest.void:
                 self.dropped.append(item)
-            self._ahead.append((position, Dropped(())))
+            self.ahead.append((position, Dropped(())))
             return True
-        self._ahead.append(placed)
+        self.ahead.append(placed)
         if isinstance(item, ACTS):
             self._acts.setdefault(item.lane, deque()).append((position, item))
         elif type(item) is Drawn:
             self._draws.setdefault((item.lane, item.site), deque()).append((position, item.value))
         elif type(item) is Away:
-            self._aways.setdefault((item.lane, item.ordinal), deque()).append((position, item.draws))
+            self.aways.setdefault((item.lane, item.ordinal), deque()).append((position, item.draws))
         return True
 
     def _read_to_rest(self, after: float = -math.inf) -> None:
         """Read what the program does before the next delivery, or the next one after a position."""
-        while not (self._rests and self._rests[-1] > after) and self._read():
+        while not (self._rests and self._rests[-1] > after) and self.read():
             pass
 
     # The acts of lanes
@@ -270,7 +271,7 @@ class Window:
     def next_act(self, lane: str) -> tuple[int, Act] | None:
         """Return the next recorded act of a lane that was not made again, with its position."""
         while not (acts := self._acts.get(lane)):
-            if not self._read():
+            if not self.read():
                 return None
         return acts[0]
 
@@ -282,7 +283,7 @@ class Window:
 
     def acts_of(self, lane: str) -> list[tuple[int, Act]]:
         """Return all recorded acts of a lane that were not made again. This reads the whole history."""
-        while self._read():
+        while self.read():
             pass
         return list(self._acts.get(lane, ()))
 
@@ -292,7 +293,7 @@ class Window:
         position, _ = acts.popleft()
         if not acts:
             del self._acts[lane]
-        self._made[position] = lane
+        self.made[position] = lane
 
     def mark_made_at(self, position: int) -> Act:
         """Note that some lane made the recorded act at a position. Return the act."""
@@ -302,12 +303,12 @@ class Window:
         acts.remove((position, found))
         if not acts:
             del self._acts[lane]
-        self._made[position] = lane
+        self.made[position] = lane
         return found
 
     def unmade_requests(self) -> list[tuple[int, Requested]]:
         """Return all recorded requests that were not made again, in order. This reads the whole history."""
-        while self._read():
+        while self.read():
             pass
         found = [(at, act) for acts in self._acts.values() for at, act in acts if isinstance(act, Requested)]
         return sorted(found, key=lambda request: request[0])
@@ -315,10 +316,10 @@ class Window:
     def take_delivery(self, is_awaited: Callable[[Delivery], bool]) -> Delivery | None:
         """Take the first delivery from the cursor on that a lane waits for, out of order."""
         number = 0
-        while number < len(self._ahead) or self._read():
-            position, item = self._ahead[number]
+        while number < len(self.ahead) or self.read():
+            position, item = self.ahead[number]
             if isinstance(item, DELIVERIES) and position not in self.digest.void and is_awaited(item):
-                self._ahead[number] = position, Dropped(())
+                self.ahead[number] = position, Dropped(())
                 return item
             number += 1
         return None
@@ -328,15 +329,15 @@ class Window:
 
         What changed code did is recorded later than it was done, so nothing is known of it.
         """
-        return bool(self._made) and not self.digest.changes and lane in self._made.values()
+        return bool(self.made) and not self.digest.changes and lane in self.made.values()
 
     def is_to_come(self, name: TurnName) -> bool:
         """Return True if the turn is near, and its lane has no other recorded act to make before it."""
-        while len(self._ahead) < _LOOK_AHEAD and self._read():
+        while len(self.ahead) < _LOOK_AHEAD and self.read():
             pass
         stretch = self.position, self._end
         if self._turns[0] != stretch:
-            turns = {(item.kind, item.lane, item.ordinal): at for at, item in self._ahead if type(item) is Turn}
+            turns = {(item.kind, item.lane, item.ordinal): at for at, item in self.ahead if type(item) is Turn}
             self._turns = stretch, turns
         position = self._turns[1].get(name)
         acts = self._acts.get(name[1])
@@ -346,7 +347,7 @@ class Window:
         """Return the first act of the history that was not made again."""
         while True:
             found = min((acts[0] for acts in self._acts.values()), default=None, key=lambda act: act[0])
-            if found is not None or not self._read():
+            if found is not None or not self.read():
                 return found
 
     # Draws and aways
@@ -380,7 +381,7 @@ class Window:
 
     def forget(self, end: float) -> None:
         """Forget draws and aways up to a position: the code was changed since, and did not make them again."""
-        for recorded in (self._draws, self._aways):
+        for recorded in (self._draws, self.aways):
             for name, values in list(recorded.items()):
                 while values and values[0][0] <= end:
                     values.popleft()
@@ -395,7 +396,7 @@ class Window:
     @property
     def has_unmet(self) -> bool:
         """True if a draw or an away was not made again, as far as was read."""
-        return bool(self._draws or self._aways)
+        return bool(self._draws or self.aways)
 
     def _rest_after(self, position: float) -> float:
         return next((rest for rest in self._rests if rest > position), math.inf)
@@ -407,7 +408,7 @@ class Window:
         """
         if not self._rests and self._items is not None:
             self._read_to_rest()
-        found = bool(self._aways) and self._take_away((lane, ordinal), -math.inf, draws)
+        found = bool(self.aways) and self._take_away((lane, ordinal), -math.inf, draws)
         for change in self._changes:
             if not found:
                 self._read_to_rest(change)
@@ -416,7 +417,7 @@ class Window:
 
     def _take_away(self, act: tuple[str, int], after: float, draws: int | None) -> bool:
         """Take an away after a position, and before the next rest."""
-        aways = self._aways.get(act)
+        aways = self.aways.get(act)
         if aways is None:
             return False
         end = self._rest_after(max(after, self._last))
@@ -424,18 +425,14 @@ class Window:
             if after < position < end and draws in (None, drawn):
                 del aways[number]
                 if not aways:
-                    del self._aways[act]
+                    del self.aways[act]
                 return True
         return False
 
     def forget_away(self, lane: str, ordinal: int) -> None:
         """Forget the away that the turn under the cursor ends: the strand did not reach that act."""
-        aways = self._aways.get((lane, ordinal))
+        aways = self.aways.get((lane, ordinal))
         if aways and aways[0][0] < self.position:
             aways.popleft()
             if not aways:
-                del self._aways[lane, ordinal]
-
-    def _is_rest(self, item: Delivery, position: int) -> bool:
-        # A void chunk is never delivered: what was recorded after it belongs to the rest before it.
-        return item.forced >= 0 and position not in self.digest.void
+                del self.aways[lane, ordinal]

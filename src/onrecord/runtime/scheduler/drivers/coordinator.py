@@ -58,6 +58,16 @@ class Awaited(Protocol):
         """Give the value to the lane that waits. Called with the run's lock held."""
 
 
+class ThreadWork(Protocol):
+    """An effect that the calling thread executes."""
+
+    token: Token
+    outcome: Any
+
+    def execute(self) -> tuple[Token, Any] | None:
+        """Return the token and the outcome; None if the run was stopped."""
+
+
 class ItemJournal(Protocol):
     def commit(self, items: list[Any], sync: bool) -> int:
         """Append the items. Return the time of the commit: microseconds of the run's clock, never less than before."""
@@ -233,16 +243,31 @@ class Coordinator:
 
     def advance(self) -> None:
         """Do what the kernel says until a strand runs or something must arrive."""
-        while self.running is None and not self.has_ended and self.stopped is None:
-            action = self._next()
-            self.progress += 1
-            kind = type(action)
-            if kind is Run:
-                self._run(action.strand)
-                return
-            if action is None or kind is Wait or kind is Done:
-                return
-            self.obey(action)
+        while self.running is None and not self.has_ended and self.stopped is None and self._do(self._next()):
+            pass
+
+    def _do(self, action: Any) -> bool:
+        """Do what the kernel says at rest. Return False if nothing more is to be done."""
+        self.progress += 1
+        if type(action) is Run:
+            self._run(action.strand)
+            strand: Strand = action.strand
+            if strand.loop is not None and not strand.is_blocked:
+                strand.loop.start_pump(strand)
+            else:
+                strand.gate.release()
+            return False
+        if action is None or type(action) is Wait or type(action) is Done:
+            return False
+        self.obey(action)
+        return True
+
+    def _run(self, strand: Strand) -> None:
+        """Give the baton to the strand."""
+        self.running = strand
+        strand.since = monotonic()
+        if self not in WATCHDOG.runs:
+            WATCHDOG.watch(self)
 
     def _next(self, steps: int | None = None) -> Any:
         try:
@@ -251,28 +276,18 @@ class Coordinator:
             self.stop(_as_reason(error))
             return None
 
-    def _run(self, strand: Strand) -> None:
-        self.running = strand
-        strand.since = monotonic()
-        if self not in WATCHDOG.runs:
-            WATCHDOG.watch(self)
-        if strand.loop is not None and not strand.is_blocked:
-            strand.loop.start_pump(strand)
-        else:
-            strand.gate.release()
-
     def obey(self, action: Any) -> None:
         kind = type(action)
-        if kind is Commit:
+        if kind is Deliver:
+            self._steps = 0
+            action.token.detail.deliver(action.value, action.last)
+        elif kind is Commit:
             self.kernel.committed(self._journal.commit(action.items, action.sync))
         elif kind is Begin:
             for token in action.stop:
                 token.detail.stop(token)
             for token in action.tokens:
                 token.detail.begin(token)
-        elif kind is Deliver:
-            self._steps = 0
-            action.token.detail.deliver(action.value, action.last)
         elif kind is Live:
             self._began = monotonic() - self.kernel.time / 1e6
         else:
@@ -296,22 +311,65 @@ class Coordinator:
             self.kernel.arrived(token, value, last=last, time=self.now_us(), is_written=is_written)
             return self.running is None
 
-    def wait(self, strand: Strand) -> None:
-        """Wait for the baton. What the strand waits for is registered already. Called with the lock held once."""
+    def wait(self, strand: Strand, effect: ThreadWork | None = None) -> None:
+        """Wait for the baton. Called with the lock held once.
+
+        What the strand waits for is registered already: `effect`, which its thread executes, or something else.
+        """
         strand.is_blocked = True
         self.running = None
+        if effect is None or not self._wait_alone(strand, effect):
+            self._wait_at_gate(strand)
+        strand.is_blocked = False
+        strand.since = monotonic()
+        if self.has_ended or self.stopped is not None:
+            self.check()
+
+    def _wait_alone(self, strand: Strand, effect: ThreadWork) -> bool:
+        """Execute the effect here and take its outcome, as long as nothing else is to be done.
+
+        Return False if anything else is: then the thread waits at its gate.
+        """
+        kernel, token = self.kernel, effect.token
+        while self.running is None and self.stopped is None and not self.has_ended:
+            action = self._next()
+            kind = type(action)
+            if kind is Commit:
+                kernel.committed(self._journal.commit(action.items, action.sync))
+            elif kind is Deliver and action.token is token and not kernel.ready:
+                self.progress += 1
+                self._steps = 0
+                effect.outcome = action.value
+                self._run(strand)
+                return True
+            elif kind is Begin and action.tokens == [token] and len(kernel.open) == 1 and not action.stop:
+                self.lock.release()
+                try:
+                    arrived = effect.execute()
+                finally:
+                    self.lock.acquire()
+                if arrived is None:
+                    return False
+                kernel.arrived(*arrived)
+            elif not self._do(action):
+                return False
+        return False
+
+    def _wait_at_gate(self, strand: Strand) -> None:
         self.advance()
-        self.lock.release()
-        try:
-            while True:
+        while True:
+            self.lock.release()
+            try:
                 strand.gate.acquire()
                 work, strand.work = strand.work, None
-                if work is None:
-                    break
-                work()
-        finally:
-            self.lock.acquire()
-        self._continue(strand)
+                arrived = None if work is None else work()
+            finally:
+                self.lock.acquire()
+            if work is None:
+                return
+            if arrived is not None:
+                self.kernel.arrived(*arrived)
+                self.advance()
 
     def act(self, strand: Strand, *, draws: bool = False) -> None:
         """Pass an act of a thread that others can see: a strand that was away waits for its turn."""
@@ -335,14 +393,10 @@ class Coordinator:
             self.lock.release()
             strand.gate.acquire()
             self.lock.acquire()
-            self._continue(strand)
-            token = None if draws else self.kernel.returned(strand.lane)
-
-    def _continue(self, strand: Strand) -> None:
-        strand.is_blocked = False
-        strand.since = monotonic()
-        if self.has_ended or self.stopped is not None:
+            strand.is_blocked = False
+            strand.since = monotonic()
             self.check()
+            token = None if draws else self.kernel.returned(strand.lane)
 
     def next_step(self) -> bool:
         """Ask the kernel after a step of a busy loop. Return False if the run was stopped."""

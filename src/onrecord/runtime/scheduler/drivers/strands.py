@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
+    from onrecord.runtime.scheduler.items import Token
 
 
 class RunEnded(BaseException):
@@ -40,8 +41,8 @@ class Strand:
         self.gate.acquire()
         self.thread = 0
         """The thread that is this strand."""
-        self.work: Callable[[], None] | None = None
-        """An effect that the waiting thread is to execute."""
+        self.work: Callable[[], tuple[Token, Any] | None] | None = None
+        """An effect that the waiting thread is to execute. It returns its token and outcome, unless they arrived."""
         self.is_blocked = False
         """Waits at its gate."""
         self.is_away = False
