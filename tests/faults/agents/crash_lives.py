@@ -14,7 +14,7 @@ from typing import Any
 
 import crash_programs
 
-from kit import crash_ledger
+from kit import crash_effects, crash_ledger
 from kit.crash_points import WatchedStore, points
 from kit.life_server import report
 from onrecord.errors import OnrecordError, RunExists
@@ -62,7 +62,7 @@ def carry(
 def prepare(
     agent: str, *, lease_seconds: float = 0, clock_ahead: float = 0, on_term: str = "", pace_seconds: float = 0
 ) -> None:
-    crash_programs.pace_seconds = pace_seconds
+    crash_effects.pace_seconds = pace_seconds
     if lease_seconds:
         find_agent(agent).lease_seconds = lease_seconds
     if clock_ahead:

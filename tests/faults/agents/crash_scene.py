@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from kit import crash_ledger
+from kit.killed_runs import check_journals, settle_by_the_ledger
 from kit.life_server import LifeServer, reported, state_of
-from onrecord.journal.reader import JournalReader
-from onrecord.journal.verify import verify_run
-from onrecord.runtime.api.settle import find_in_doubt, settle
-from onrecord.store.contract import Store
 from onrecord.store.factory import open_store
 
 MOST_LIVES = 60
@@ -81,43 +77,3 @@ class Scene:
         crash_ledger.check(self.book)
         with closing(open_store(self.url)) as store:
             check_journals(store, self.run)
-
-
-def settle_by_the_ledger(store: Store, run: str, book: str, *, by_hand: bool = False) -> None:
-    """As an operator does who looks what has happened, of the run and of the runs that it began. What has not happened
-    is to be tried again, or was done by hand meanwhile."""
-    for one in [run, *children_of(store, run)]:
-        for doubt in find_in_doubt(store, one):
-            request = JournalReader(store, one).event(doubt.seq).event
-            if not (request.meta or {}).get("once") or doubt.settled:
-                continue
-            tag = request.payload["tag"]
-            if by_hand and not crash_ledger.done(book, tag):
-                key = f"{one}/{request.action_id}"
-                crash_ledger.write(book, "did", tag, "by hand", [request.payload.get("given"), key])
-            found = crash_ledger.done(book, tag)
-            if not found:
-                settle(store, one, doubt.seq, decision="retry")
-            elif request.name == "refused_by_the_world":
-                settle(store, one, doubt.seq, decision="fail", message=found[-1])
-            else:
-                settle(store, one, doubt.seq, decision="done", value=found[-1])
-
-
-def check_journals(store: Store, run: str) -> None:
-    for one in [run, *children_of(store, run)]:
-        report = verify_run(store, one, deep=True)
-        assert report.valid, (report.line, report.problems)
-        events = [f"{event.seq} {event.event}" for event in JournalReader(store, one).scan()]
-        assert report.terminal == "Completed", "\n".join([f"run {one} has not completed:", *events[-12:]])
-        assert report.orphans == []
-
-
-def children_of(store: Store, run: str) -> list[str]:
-    """Runs that were begun by an effect of this one."""
-    if store.run_row("default", run) is None:
-        return []
-    requests = [one.event for one in JournalReader(store, run).scan() if one.kind == "ActionRequested"]
-    keys = [request.action_id for request in requests if request.effect == "process"]
-    named = [hashlib.sha256(f"child\0{run}/{key}".encode()).hexdigest()[:20] for key in keys]
-    return [child for child in named if store.run_row("default", child) is not None]

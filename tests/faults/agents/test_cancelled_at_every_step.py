@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from crash_programs import compute, everything_agent, gather_agent, mail, parent_agent, saw, sleep_agent, wait_agent
-from crash_scene import check_journals, settle_by_the_ledger
 
 import onrecord
 from kit import crash_ledger
+from kit.killed_runs import check_journals, settle_by_the_ledger
 from kit.soak import SOAK
 from onrecord.core.events import TERMINAL_KINDS
 from onrecord.journal.reader import JournalReader

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from crash_programs import LONG, long_blocking_agent, long_job_agent, long_tool_agent
-from crash_scene import Scene, children_of, stands_still
+from crash_scene import Scene, stands_still
 
 from kit import crash_ledger
+from kit.killed_runs import children_of
 from kit.life_server import LifeServer
 from kit.soak import SOAK
 from onrecord.core.events import TERMINAL_KINDS

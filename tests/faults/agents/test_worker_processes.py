@@ -11,10 +11,11 @@ from pathlib import Path
 import apsw
 import pytest
 from crash_programs import everything_agent, grown_child, long_step_agent, long_tool_agent
-from crash_scene import Scene, check_journals, settle_by_the_ledger
+from crash_scene import Scene
 
 from kit import crash_ledger
 from kit.chance import repeatable, seeded
+from kit.killed_runs import check_journals, settle_by_the_ledger
 from kit.life_server import LifeServer, state_of
 from kit.soak import SOAK, cases
 from onrecord.core.events import TERMINAL_KINDS
