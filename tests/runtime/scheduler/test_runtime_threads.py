@@ -530,3 +530,24 @@ def test_a_named_thread_keeps_its_identity_when_threads_start_in_another_order(m
     assert {one.action_id for one in requests(memory, run_id)} == {"main>left/ask/0", "main>right/ask/0"}
     order.reverse()
     assert replay(named, run_id, store=memory) == recorded
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_job_that_is_cancelled_before_it_begins_leaves_nothing_open(memory: Any, workers: int) -> None:
+    """A checkpoint is allowed then. With as many workers as jobs, a worker has the job already."""
+
+    @onrecord.agent
+    async def cancelling_jobs() -> Any:
+        loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(workers)
+        jobs = [loop.run_in_executor(pool, ask, number) for number in range(3)]
+        await asyncio.sleep(0)
+        jobs[0].cancel()
+        jobs[2].cancel()
+        found = await asyncio.gather(*jobs, return_exceptions=True)
+        onrecord.checkpoint("nothing is open")
+        pool.shutdown()
+        assert not vars(pool)["_onrecord_jobs"]
+        return [isinstance(one, asyncio.CancelledError) for one in found]
+
+    assert recorded_and_replayed(cancelling_jobs, store=memory) == [True, False, True]
+    assert calls == [1]

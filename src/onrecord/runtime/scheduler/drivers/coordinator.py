@@ -224,15 +224,19 @@ class Coordinator:
                 CURRENT.strand = None
                 return
             self.act(strand)
-            strand.has_ended = True
-            self.strands.remove(strand)
-            self.kernel.ended(strand.lane)
-            for call in strand.on_end:
-                call()  # by this lane still: what it wakes is inside the program
-            strand.on_end = []
+            self.end_lane(strand)
             CURRENT.strand = None
             if self.running is strand:
                 self.give_up()
+
+    def end_lane(self, strand: Strand) -> None:
+        """End the lane of a strand, and the waits for its end. Called with the lock held, by a lane of the run."""
+        strand.has_ended = True
+        self.strands.remove(strand)
+        self.kernel.ended(strand.lane)
+        for call in strand.on_end:
+            call()  # what it wakes is inside the program
+        strand.on_end = []
 
     # The baton. Each of these is called with the lock held.
 

@@ -246,6 +246,20 @@ class _Job:
                 _REAL["start"](threading.Thread(target=self._work_apart, name="onrecord-worker", daemon=True))
         self.strand.coordinator.kernel.wake(self.strand)
 
+    def end_if_cancelled(self, future: Future[Any]) -> None:
+        """End the lane of a job that the program cancelled before it began. A worker that has it is sent away."""
+        strand, found = self.strand, find_lane()
+        run = strand.coordinator
+        if not future.cancelled() or found is None or found[0].coordinator is not run:
+            return
+        with run.lock:
+            if run.is_over or strand.has_ended or run.running is strand:
+                return
+            run.kernel.cancel(self.token)
+            run.kernel.remove(strand)
+            run.end_lane(strand)
+            strand.gate.release()
+
     def _work_apart(self) -> None:
         while self.item is None:  # the caller is about to set it
             _REAL["sleep"](0.0005)
@@ -273,8 +287,11 @@ def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) 
     with inside():  # without the run's lock: a pool takes locks of its own
         future: Future[Any] = _REAL["submit"](pool, job, *args, **options)
     setattr(future, _NUMBER, number)
+    future.add_done_callback(job.end_if_cancelled)
     job.item = pool_module._WorkItem(future, job, args, options)
-    pool.__dict__.setdefault("_onrecord_jobs", {})[job.strand] = future
+    jobs: dict[Strand, Future[Any]] = pool.__dict__.setdefault("_onrecord_jobs", {})
+    jobs[job.strand] = future
+    job.strand.on_end.append(partial(jobs.pop, job.strand, None))
     return future
 
 
@@ -305,6 +322,9 @@ def _work(item: Any, *args: Any) -> None:
     strand.is_blocked = True
     strand.gate.acquire()
     strand.is_blocked = False
+    if strand.has_ended:  # it was cancelled
+        _REAL["work"](item, *args)
+        return
     CURRENT.strand = strand
     try:
         if not strand.coordinator.is_over:
@@ -330,10 +350,10 @@ def _shutdown(pool: Any, wait: bool = True, *, cancel_futures: bool = False) -> 
         _REAL["shutdown"](pool, False)
     if not wait:
         return
-    for other, future in list(jobs.items()):
+    for other in list(jobs):
         with run.lock:
             run.act(strand)
-            if not other.has_ended and not future.cancelled():
+            if not other.has_ended:
                 wait_inside(run, strand, lane, other.on_end.append, None)
     with inside():
         _REAL["shutdown"](pool, True)
