@@ -399,6 +399,21 @@ def test_turn_of_an_effect_that_wrote_its_outcome_and_was_given_up_is_skipped() 
     assert run.rest() == RecordOver()
 
 
+def test_timer_of_a_loop_that_was_away_is_delivered_though_its_task_has_asked() -> None:
+    """A loop that is away learns that it is only after the step in which its task asks."""
+    run = replay(Away("main", 0), Turn("timer", "main", 0, 8), A, Turn("back", "main", 0), EffectOutcome(A.key, 1))
+    timer, token, back = run.kernel.turn("main", "timer"), run.ask(), run.kernel.act("main")
+    assert [run.rest(), run.rest(), run.rest()] == [Deliver(timer, None), Deliver(back, None), Deliver(token, 1)]
+
+
+def test_timer_of_a_lane_leaves_the_outcome_that_its_effect_wrote() -> None:
+    """Both turns are the first of their kind in the lane."""
+    run = replay(A, EffectOutcome(A.key, 1, 7, APART), Turn("timer", "main", 0, 8), Turn("taken", "main", 0, 9))
+    timer, token = run.kernel.turn("main", "timer"), run.ask()
+    assert run.rest() == Deliver(timer, None)
+    assert run.rest() == Deliver(token, 1)
+
+
 # What is listened to
 
 

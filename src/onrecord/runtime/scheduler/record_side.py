@@ -144,9 +144,10 @@ class RecordSide:
         if turn.kind not in _NEEDLESS or self.away or self._changed is not None:
             return False
         if token is not None:
-            # The lane does not sleep there any more, and waits for another timer of that name.
+            # The lane does not sleep there any more, and waits for another timer of that name. Tasks of a loop that was
+            # away had asked before the timer came, too.
             is_other = turn.kind == "timer" and turn.forced >= 0 and self.tolerance is None
-            is_needless = is_other and self._history.is_ahead(turn.lane)
+            is_needless = is_other and self._history.is_ahead(turn.lane) and not self._awaited.has_returning
         else:
             is_needless = steps is None or _comes_at(turn.forced, steps)
         self._has_shifted |= is_needless

@@ -25,6 +25,11 @@ class WaitTable:
     def has_key(self, key: str) -> bool:
         return key in self.named
 
+    @property
+    def has_returning(self) -> bool:
+        """True if a strand that was away waits for its return."""
+        return any(token.call is None and token.turn_name[0] == "back" for token in self.open)
+
     def skip(self, item: Delivery) -> None:
         """Pass a recorded delivery that the program gave up."""
         self.named.pop(delivery_name(item), None)
@@ -69,5 +74,7 @@ class WaitTable:
         """Return the value that a recorded delivery delivers."""
         if type(item) is not Turn:
             return item.value  # type: ignore[union-attr]
+        if item.kind != "taken":
+            return None
         self.named.pop(token.taken_name, None)
         return self._apart.pop(token, None)
