@@ -34,16 +34,17 @@ async def wait_for_tasks(view: View) -> None:
     if view.tasks:
         await asyncio.wait(view.tasks)
         view.tasks.clear()
+    for _ in range(3):
+        await asyncio.sleep(0)  # the ends of jobs whose task was cancelled are still in the queue of the loop
 
 
 def run_loop(view: View, node: Node) -> Any:
     """Run the node in an event loop of its own."""
+    own = View(view.book, view.run, view.memory, view.seen)
 
     async def run() -> Any:
-        tasks, view.tasks = view.tasks, []
-        found = await run_async(view, node)
-        await wait_for_tasks(view)
-        view.tasks = tasks
+        found = await run_async(own, node)
+        await wait_for_tasks(own)
         return found
 
     return asyncio.run(run())

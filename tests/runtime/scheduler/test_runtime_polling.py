@@ -45,3 +45,23 @@ def test_dying_before_it_is_known_that_an_answer_did_not_wait_for_a_rest(lives: 
     result = resume(polling, run_id, store=store)
     assert result[1:] == ["polled", "last"]
     assert replay(polling, run_id, store=store) == result
+
+
+@onrecord.tool
+async def mail() -> str:
+    raise Died
+
+
+@onrecord.agent
+async def polling_mail() -> Any:
+    task = asyncio.create_task(mail())
+    while not task.done():
+        await asyncio.sleep(0)
+    return await task
+
+
+def test_a_run_that_never_rests_stops_in_doubt(memory: Any) -> None:
+    """Its tasks are cancelled by a callback of the loop, which its own callbacks must let through."""
+    run_id = broken_off(polling_mail, store=memory)
+    with pytest.raises(onrecord.InDoubt):
+        resume(polling_mail, run_id, store=memory)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from weakref import WeakSet
 
@@ -26,6 +26,8 @@ from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Token
 from onrecord.runtime.scheduler.lanes import label_of
 
+BUSY_SECONDS = 0.0001
+"""How long a loop that never rests lets go of the run's lock, so that threads can take it."""
 _DRIVER = "_onrecord_driver"
 _HOOKED = (
     "close",
@@ -164,6 +166,8 @@ class LoopDriver:
                 taken += 1
                 if taken > STEPS_BETWEEN_RESTS:
                     if not kernel.ready:  # effects in this loop get a round; the baton stays here
+                        if kernel.live:
+                            sleep(BUSY_SECONDS)
                         self.call_soon_really(self.pump, strand)
                         return
                     with run.lock:
@@ -203,7 +207,7 @@ class LoopDriver:
         before, CURRENT.strand = CURRENT.strand, strand
         strand.is_pumping = True
         try:
-            while strand.callbacks:
+            for _ in range(len(strand.callbacks)):  # one that is added meanwhile comes after the real ones of the loop
                 lane, handle = strand.callbacks.popleft()
                 if not handle.cancelled():
                     strand.owner = lane
