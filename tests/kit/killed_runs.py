@@ -51,7 +51,7 @@ def check_journals(store: Store, run: str, *, may_fail: bool = False, leaves_chi
 
     A called run is suspended, and does not end, if the call was cancelled (`leaves_children`).
     """
-    ends = ("Completed", "Failed") if may_fail else ("Completed",)
+    ends = ("Completed", "Failed", "Cancelled") if may_fail else ("Completed",)
     for one in [run, *children_of(store, run)]:
         report = verify_run(store, one, deep=True)
         assert report.valid, (report.line, report.problems)

@@ -93,7 +93,7 @@ class Round:
         for life in range(MOST_LIVES):
             report = self._live(rng, life)
             crash_ledger.check(self._book)
-            if report is not None and report["status"] in ("completed", "failed"):
+            if report is not None and report["status"] in ("completed", "failed", "cancelled"):
                 break
             if report is not None:
                 assert report["status"] == "in_doubt", report

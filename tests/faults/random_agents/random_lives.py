@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import warnings
 from typing import Any
@@ -61,6 +62,8 @@ def _prepare(url: str, shape: Shape) -> Any:
 def _outcome(agent: Any, call: Any) -> dict[str, Any]:
     try:
         return {"status": "completed", "result": complete(agent, call)}
+    except asyncio.CancelledError:  # Python 3.11 may let a cancellation leave a time-out after a failed group
+        return {"status": "cancelled", "result": None}
     except LookupError as error:
         return {"status": "failed", "result": str(error)}
     except OnrecordError as stopped:
