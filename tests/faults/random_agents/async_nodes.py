@@ -243,19 +243,17 @@ async def cancel(view: View, number: int, amount: int, nodes: list[Node]) -> Any
 
 
 async def queued(view: View, number: int, amount: int, nodes: list[Node]) -> Any:
-    jobs: asyncio.Queue[Node | None] = asyncio.Queue(2)
+    jobs: asyncio.Queue[Node | None] = asyncio.Queue()
     done: list[Any] = []
+    for job in [*nodes, *[None] * amount]:
+        jobs.put_nowait(job)
 
     async def serve() -> None:
         own = view.branch()
         while (node := await jobs.get()) is not None:
             done.append(await run_async(own, node))
 
-    async def send() -> None:
-        for node in [*nodes, *[None] * amount]:
-            await jobs.put(node)
-
-    await gather_all(view, [send(), *(serve() for _ in range(amount))])
+    await gather_all(view, [serve() for _ in range(amount)])
     return view.add(done)
 
 
