@@ -551,3 +551,22 @@ def test_a_job_that_is_cancelled_before_it_begins_leaves_nothing_open(memory: An
 
     assert recorded_and_replayed(cancelling_jobs, store=memory) == [True, False, True]
     assert calls == [1]
+
+
+def test_a_thread_that_is_not_slow_any_more_waits_for_a_job(memory: Any) -> None:
+    """It was away while the job ran. In the replay it waits for the job first, and its return comes later."""
+    slow = [True]
+
+    @onrecord.agent
+    def waiting_for_a_job() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(ask, "job")
+            end = time.perf_counter() + (0.3 if slow[0] else 0)
+            while time.perf_counter() < end:
+                pass
+            return job.result()
+
+    run_id = new_id()
+    result = run(waiting_for_a_job, store=memory, run_id=run_id)
+    slow[0] = False
+    assert replay(waiting_for_a_job, run_id, store=memory) == result

@@ -187,10 +187,12 @@ class _Waiter:
 
     def __init__(self, run: Coordinator) -> None:
         self._run = run
+        self.is_notified = False
         self.wake: Callable[[], None] | None = None
 
     def release(self) -> None:
         with self._run.lock:
+            self.is_notified = True
             if self.wake is not None:
                 self.wake()
 
@@ -203,13 +205,16 @@ def _wait(condition: Any, timeout: float | None = None) -> bool:
         raise RuntimeError("cannot wait on un-acquired lock")
     strand, lane = found
     run = strand.coordinator
-    waiter = _Waiter(run)
+    waiter, is_ours = _Waiter(run), isinstance(condition._lock, RunLock | RunRLock)
     with run.lock:
-        run.act(strand)
+        if is_ours:
+            run.act(strand)
         condition._waiters.append(waiter)
         saved = condition._release_save()
         try:
-            notified = wait_inside(run, strand, lane, partial(setattr, waiter, "wake"), timeout)
+            if not is_ours:  # a strand that was away waits in its act, and others need the lock
+                run.act(strand)
+            notified = waiter.is_notified or wait_inside(run, strand, lane, partial(setattr, waiter, "wake"), timeout)
         except BaseException:  # the run is over: the caller leaves the condition, which it must own for that
             with inside():
                 condition._acquire_restore(saved)
