@@ -69,3 +69,26 @@ def test_how_many_threads_a_pool_had_is_no_part_of_the_record() -> None:
         assert turns == ["start"] * 6, "when a worker takes a job is the pool's business; its end is not recorded"
         for given[0] in (6, 1, 3):
             assert agent.replay("r", store=store) == 0.0
+
+
+def test_a_stopped_loop_runs_the_rest_of_its_round() -> None:
+    """`run_until_complete` stops the loop in the first callback of its task. Libraries end their threads in another."""
+    ended: list[str] = []
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: loop.call_soon(ended.append, "next round"))
+        task.add_done_callback(lambda _: ended.append("same round"))
+        return await ask(1)
+
+    @onrecord.agent(name="stopped_loop")
+    def agent() -> int:
+        return loop.run_until_complete(main())
+
+    store = MemoryStore()
+    for run in (lambda: agent.run(run_id="r", store=store), lambda: agent.replay("r", store=store)):
+        loop = asyncio.new_event_loop()
+        assert run() == 1
+        loop.close()
+    assert ended == ["same round", "same round"]

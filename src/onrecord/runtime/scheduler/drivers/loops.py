@@ -160,9 +160,14 @@ class LoopDriver:
         run, kernel = strand.coordinator, strand.coordinator.kernel
         before, CURRENT.strand = CURRENT.strand, strand
         strand.is_pumping = True
-        taken = 0
+        taken = left = 0  # a loop that is stopped runs the rest of its round
         try:
-            while strand.callbacks and not self.loop._stopping and not run.is_over:
+            while strand.callbacks and not run.is_over:
+                if left == 0:
+                    if self.loop._stopping:
+                        break
+                    left = len(strand.callbacks)
+                left -= 1
                 taken += 1
                 if taken > STEPS_BETWEEN_RESTS:
                     if not kernel.ready:  # effects in this loop get a round; the baton stays here
