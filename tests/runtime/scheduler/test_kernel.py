@@ -763,7 +763,7 @@ def finish_early(run: Hand) -> None:
 
 
 def wait_for_nothing(run: Hand) -> None:
-    run.kernel.turn("main", "start")
+    run.kernel.turn("main", "wake")
 
 
 def end_differently(run: Hand) -> None:
@@ -791,7 +791,7 @@ WITH_CHILD = [A, EffectOutcome(A.key, 1), Requested("main>child/c/0", "main>chil
         (WHOLE, ask_changed, Diverged("main", A, A._replace(digest="other"), "changed", 7)),
         (WHOLE, ask_more, Diverged("main", "nothing", B, "added", None)),
         (WHOLE, finish_early, Diverged("main", A, "the agent ended", "removed", 7)),
-        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('start', 'main', 0)", "removed", 7)),
+        (WHOLE, wait_for_nothing, Diverged("main", A, "waits for ('wake', 'main', 0)", "removed", 7)),
         (WHOLE, end_differently, Diverged("main", WHOLE[2], Ended("other end"), "ended differently", 13)),
         (WHOLE, end_lane, Diverged("main", A, "ended", "removed", 7)),
         (WITH_CHILD, start_child_first, Diverged("main", A, "started main>child", "removed", 7)),
@@ -848,9 +848,9 @@ def test_next_recorded_act_of_a_lane_is_shown() -> None:
 
 
 def test_delivery_that_no_lane_waits_for_is_reported() -> None:
-    turn = Turn("start", "main", 0)
+    turn = Turn("taken", "main", 0)
     assert replay(turn).rest() == Diverged("main", turn, "waits for another lane", "not awaited", 7)
-    late = Turn("start", "main>child", 0)
+    late = Turn("taken", "main>child", 0)
     assert replay(late).rest() == Diverged("main>child", late, "has ended, or was not started", "not awaited", 7)
 
 
@@ -1005,6 +1005,29 @@ def test_timer_that_has_the_name_of_a_later_one_fires() -> None:
     assert run.rest() == Deliver(token, 1)
     second = run.kernel.turn("main", "timer")
     assert run.rest() == Deliver(second, None)
+
+
+def test_recorded_job_that_the_pool_is_not_given_is_skipped() -> None:
+    """A cache is warm: the program has one job less, and its request is the recorded one."""
+    run = replay(Turn("start", "main>fill", 0), A, EffectOutcome(A.key, 1), Ended("end"))
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+
+
+def test_missing_job_is_reported_as_its_request() -> None:
+    asked = Requested("main>job/a/0", "main>job", "a", 1)
+    run = replay(Turn("start", "main>job", 0), asked, EffectOutcome(asked.key, 1), Ended("end"))
+    assert run.rest() == Diverged("main>job", asked, "has ended, or was not started", "removed", 10)
+
+
+def test_job_that_the_record_does_not_have_begins_before_a_divergence() -> None:
+    run = replay(A, EffectOutcome(A.key, 1), Turn("start", "main>later", 0), Ended("end"))
+    later = run.kernel.turn(run.kernel.born("main", "later"), "start")
+    fill = run.kernel.turn(run.kernel.born("main", "fill"), "start")
+    assert run.rest() == Deliver(fill, None)
+    token = run.ask()
+    assert run.rest() == Deliver(token, 1)
+    assert run.rest() == Deliver(later, None)
 
 
 def test_program_that_only_sleeps_has_diverged() -> None:

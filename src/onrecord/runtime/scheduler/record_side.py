@@ -4,9 +4,9 @@ An act of the record that was not made again is a divergence, and so is a delive
 strand is away nothing is a divergence. Changed code drops all of these; a tolerant replay delivers something else
 first.
 
-A program may sleep more or less often than its record says, as one that polls a file does. So a recorded turn that no
-lane waits for is skipped, and a timer that the record does not have fires before a divergence is reported. A wake-up is
-waited for: code outside of every lane may still make it.
+A program may sleep, or give a pool jobs, more or less often than its record says, as one that polls a file or finds a
+cache warm does. So a recorded turn that no lane waits for is skipped. A timer or a job that the record does not have
+comes before a divergence is reported. A wake-up is waited for: code outside of every lane may still make it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from onrecord.runtime.scheduler.window import Window
 
 MOST_FIRED = 10_000
 """Timers that fire in a replay without any progress in the record. A program that only sleeps has diverged."""
-_NEEDLESS = ("timer", "back", "pause")
+_NEEDLESS = ("timer", "start", "back", "pause")
 
 
 class Due(NamedTuple):
@@ -173,8 +173,9 @@ class RecordSide:
     def _fire(self) -> Due | None:
         """Let the first timer fire: a lane that sleeps may still do what is expected.
 
-        So may a strand that waits for its return at an earlier act than recorded, since it takes more of them, or that
-        waits longer than the others can. What is still to come in the record is the last.
+        So may a job that the record does not have. So may a strand that waits for its return at an earlier act than
+        recorded, since it takes more of them, or that waits longer than the others can. What is still to come in the
+        record is the last.
         """
         position, count = self._fired
         if position != self._history.position:
@@ -182,12 +183,16 @@ class RecordSide:
         if count >= MOST_FIRED:
             return None
         turns = (token for token in self._awaited.open if token.call is None)
-        found = min((token for token in turns if token.turn_name[0] in ("timer", "back")), key=self._rank, default=None)
+        found = min((token for token in turns if self._may_fire(token)), key=self._rank, default=None)
         if found is None:
             return None
         self._fired = self._history.position, count + 1
         self._has_shifted = True
         return Due(found, Turn(*found.turn_name, found.due), None)
+
+    def _may_fire(self, token: Token) -> bool:
+        kind = token.turn_name[0]
+        return kind in ("timer", "back") or (kind == "start" and not self._history.is_to_come(token.turn_name))
 
     def _rank(self, token: Token) -> tuple[bool, bool, int]:
         is_to_come = self._history.is_to_come(token.turn_name)
