@@ -80,10 +80,7 @@ def _make_agents(store: Any, steps: int) -> dict[str, tuple[Callable[[], Any], C
 
     return {
         "sync": (lambda: work.run(run_id="sync"), lambda: work.replay("sync")),
-        "async": (
-            lambda: asyncio.run(work_async.run(run_id="async")),
-            lambda: asyncio.run(work_async.replay("async")),
-        ),
+        "async": (lambda: asyncio.run(work_async.run(run_id="async")), lambda: asyncio.run(work_async.replay("async"))),
         f"{TASKS} tasks": (
             lambda: asyncio.run(work_in_tasks.run(run_id="tasks")),
             lambda: asyncio.run(work_in_tasks.replay("tasks")),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import queue
 import random
 import threading
@@ -228,6 +230,43 @@ def test_a_failing_job_fails_again(memory: Any) -> None:
 
     assert recorded_and_replayed(failing_job, store=memory) == "lost"
     assert calls == ["fails"]
+
+
+def test_a_pool_may_be_given_more_or_fewer_jobs_than_recorded(memory: Any) -> None:
+    """A cache that is warm needs no job. What the program asks for is the same."""
+
+    @onrecord.agent
+    def caching() -> int:
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(given[0]):
+                pool.submit(len, "cached").result()
+            return pool.submit(ask).result()
+
+    for recorded, replayed in ((2, 0), (0, 2)):
+        given, run_id = [recorded], new_id()
+        result = run(caching, run_id=run_id, store=memory)
+        given[0] = replayed
+        assert replay(caching, run_id, store=memory) == result
+
+
+def test_a_lane_is_named_after_its_function_without_wrappers(memory: Any) -> None:
+    async def work() -> int:
+        return await ask_async(2)
+
+    @onrecord.agent
+    async def wrapped() -> None:
+        context = contextvars.copy_context()
+        await asyncio.to_thread(context.run, functools.partial(ask), 1)
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(asyncio.run, work()))
+        thread.start()
+        thread.join()
+
+    run_id = new_id()
+    run(wrapped, run_id=run_id, store=memory)
+    scanned = onrecord.JournalReader(memory, run_id).scan()
+    lanes = [event.lane for event in scanned if event.kind == "ActionRequested"]
+    inner = f"{wrapped.__qualname__.partition('.')[0]}.work"
+    assert lanes == ["main>ask", f"main>{inner}>{inner}"]
 
 
 def test_to_thread_comes_back(memory: Any) -> None:

@@ -19,7 +19,7 @@ from onrecord.capture.processes.results import ResultLane
 from onrecord.capture.processes.start_patches import begin_start, starting_lane
 from onrecord.capture.processes.ticket import Ticket
 from onrecord.runtime.engine.context import Lane, inside
-from onrecord.runtime.scheduler.lanes import label_of
+from onrecord.runtime.scheduler.drivers.labels import label_of
 
 _INTERNAL = frozenset(
     {"concurrent.futures.process", "multiprocessing.pool", "multiprocessing.queues", "multiprocessing.resource_sharer"}

@@ -1,9 +1,7 @@
-"""The lanes of a run: their labels and names, what each has counted, and which of them have ended."""
+"""The lanes of a run: their names, what each has counted, and which of them have ended."""
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,27 +119,3 @@ class LaneTable:
         while lane.parent is not None:
             yield lane.parent, lane.number
             lane = self._lanes[lane.parent]
-
-
-# Labels: the part of a lane's name that the program gives it (`core.lane_names`)
-
-
-def label_of(function: Any) -> str:
-    """Return the label of a coroutine, a thread's target or a job: its qualified name, without wrappers."""
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        else:
-            break
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return str(name).replace("<locals>.", "")
-
-
-_GIVEN_BY_PYTHON = re.compile(r"Thread-\d+(?: \(.*\))?\Z")
-
-
-def label_of_thread(name: str, target: Any) -> str:
-    """Return the label of a thread: the name that the program gave it, else that of its target."""
-    return label_of(target) if _GIVEN_BY_PYTHON.match(name) else name

@@ -21,10 +21,10 @@ from weakref import WeakSet
 
 from onrecord.errors import InvalidInput
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
+from onrecord.runtime.scheduler.drivers.labels import label_of
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneFuture, LaneTask, Strand, find_lane
 from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Token
-from onrecord.runtime.scheduler.lanes import label_of
 
 BUSY_SECONDS = 0.0001
 """How long a loop that never rests lets go of the run's lock, so that threads can take it."""

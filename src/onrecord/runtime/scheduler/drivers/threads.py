@@ -22,12 +22,12 @@ from typing import Any
 
 from onrecord.runtime.replay.python_paths import ONRECORD
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
+from onrecord.runtime.scheduler.drivers.labels import label_of, label_of_thread
 from onrecord.runtime.scheduler.drivers.locks import RunLock, RunRLock
 from onrecord.runtime.scheduler.drivers.loops import LoopDriver
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, find_lane, inside
 from onrecord.runtime.scheduler.drivers.waits import wait_inside
 from onrecord.runtime.scheduler.items import Token
-from onrecord.runtime.scheduler.lanes import label_of, label_of_thread
 
 _REAL: dict[str, Any] = {}
 _NUMBER = "_onrecord_number"
@@ -107,13 +107,19 @@ def _start(thread: threading.Thread) -> None:
     run = strand.coordinator
     with run.lock:
         run.act(strand)
-        new = run.new_strand(lane, label_of_thread(thread.name, getattr(thread, "_target", None) or type(thread)))
+        new = run.new_strand(lane, _label(thread))
         new.is_daemon = thread.daemon
         run.kernel.wake(new)
     setattr(thread, "_onrecord_strand", new)  # noqa: B010
     thread.run = partial(_run_thread, new, thread.run)  # type: ignore[method-assign]
     with inside():
         _REAL["start"](thread)
+
+
+def _label(thread: Any) -> str:
+    target = getattr(thread, "_target", None)
+    args = getattr(thread, "_args", ()) if target else ()
+    return label_of_thread(thread.name, target or type(thread), *args)
 
 
 def _run_in(context: Context, call: Callable[[], None]) -> None:
@@ -287,7 +293,7 @@ def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) 
     run = strand.coordinator
     with run.lock:
         run.act(strand)
-        job = _Job(run.new_strand(lane, label_of(_called(call, args))), call)
+        job = _Job(run.new_strand(lane, label_of(call, *args)), call)
         number = run.next_number()
     with inside():  # without the run's lock: a pool takes locks of its own
         future: Future[Any] = _REAL["submit"](pool, job, *args, **options)
@@ -298,15 +304,6 @@ def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) 
     jobs[job.strand] = future
     job.strand.on_end.append(partial(jobs.pop, job.strand, None))
     return future
-
-
-def _called(call: Any, args: tuple[Any, ...]) -> Any:
-    """Return the function of a job, without `Context.run` before it."""
-    inner = call.func if isinstance(call, partial) else call
-    if isinstance(getattr(inner, "__self__", None), Context):
-        rest = call.args if isinstance(call, partial) and call.args else args
-        return rest[0] if rest else call
-    return call
 
 
 def _work(item: Any, *args: Any) -> None:
