@@ -19,8 +19,10 @@ import urllib3
 
 import onrecord
 from kit.numbered_server import Server
+from kit.runtime import Died, broken_off
 from onrecord.capture.http import pace
 from onrecord.core.events import ChunkReceived
+from onrecord.runtime.engine.stops import CUT
 from onrecord.store.memory import MemoryStore
 
 # How each client reads a stream: a generator of its parts
@@ -202,6 +204,41 @@ def test_a_stream_that_the_server_cuts_off(reading: Reading) -> None:
     assert isinstance(answer, onrecord.ActionFailed)
     assert answer.error.onrecord_ended == "server closed"
     assert reading.replay() == recorded
+
+
+CUT_ERRORS: dict[Any, type[Exception]] = {
+    _httpx: httpx.ReadError,
+    _httpx2: httpx2.ReadError,
+    _requests: requests.RequestException,
+    _urllib3: urllib3.exceptions.ProtocolError,
+    _http_client: ConnectionError,
+}
+
+
+@pytest.mark.parametrize("read_blocking", list(CUT_ERRORS))
+def test_a_stream_that_was_cut_off_with_its_process_is_an_error_of_the_client(
+    read_blocking: Any, server: Server, store: MemoryStore
+) -> None:
+    dies = [True]
+
+    @onrecord.agent
+    def agent() -> list[str]:
+        parts = read_blocking(f"{server.url}/gated")
+        seen = [next(parts).decode(), httpx.get(f"{server.url}/number").text]
+        if dies[0]:
+            raise Died
+        try:
+            seen += [part.decode() for part in parts]
+        except CUT_ERRORS[read_blocking] as error:
+            seen.append(str(error))
+        return seen
+
+    run_id = broken_off(agent, store=store)
+    dies[0] = False
+    result = agent.resume(run_id, store=store)
+    assert result[0].startswith("first;")
+    assert CUT in result[-1]
+    assert agent.replay(run_id, store=store) == result
 
 
 @every

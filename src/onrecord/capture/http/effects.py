@@ -44,6 +44,7 @@ from onrecord.runtime.engine.blocking_streams import BlockingStream
 from onrecord.runtime.engine.boundary import perform, perform_blocking
 from onrecord.runtime.engine.context import Lane
 from onrecord.runtime.engine.open_effect import Answers, EffectSpec
+from onrecord.runtime.engine.stops import CUT
 from onrecord.runtime.engine.streams import Stream
 
 TERMINATOR, END_OF_BODY, SERVER_CLOSED, CONSUMER_CLOSED, ERROR = (
@@ -115,9 +116,9 @@ class HttpCall:
         is_fresh = answer is self.answer and answer is not None  # a settled answer may be None
         return answer if is_fresh else fit_length(complete_answer(answer), self.request.method)
 
-    def make_failure(self, settled: SettledAsFailed) -> Exception:
-        """Return the client library's error for an effect that an operator settled as failed."""
-        return self._failure(settled.message)
+    def make_failure(self, error: SettledAsFailed | ConnectionError) -> Exception:
+        """Return the client library's error for an effect that was settled as failed, or a stream that was cut off."""
+        return self._failure(error.message if isinstance(error, SettledAsFailed) else str(error))
 
     def changed_request(self, payload: Mapping[str, Any]) -> ChangedRequest:
         """Return the request to send if a fork changed the payload, otherwise None."""
@@ -311,6 +312,10 @@ class BlockingBody(_StreamedBody):
                 return self.accept_chunk(chunk)
         except SettledAsFailed as settled:
             raise self.call.make_failure(settled) from None
+        except ConnectionError as error:
+            if str(error) != CUT:
+                raise
+            raise self.call.make_failure(error) from None
         return self.accept_chunk(next(self.remaining_chunks(self._stream.result)))
 
     def close(self) -> None:
@@ -351,6 +356,10 @@ class AsyncBody(_StreamedBody):
                 return self.accept_chunk(chunk)
         except SettledAsFailed as settled:
             raise self.call.make_failure(settled) from None
+        except ConnectionError as error:
+            if str(error) != CUT:
+                raise
+            raise self.call.make_failure(error) from None
         for chunk in self.remaining_chunks(self._stream.result):
             return self.accept_chunk(chunk)
         raise StopAsyncIteration
