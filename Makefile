@@ -24,7 +24,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check format docs bench situations pictures reference browser clean
+.PHONY: help demo test soak check format docs bench situations frameworks pictures reference browser clean
 
 help: ## print the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -68,6 +68,10 @@ bench: $(BENCH_STAMP) ## measure Onrecord and its peers
 situations: $(SITUATIONS_STAMP) ## run every recorder that can be installed in every situation
 	$(BIN)/python -m situations --write
 
+# Each framework gets an environment of its own under .frameworks. Some can be named: `make frameworks NAMES=crewai`.
+frameworks: $(STAMP) ## record, replay, kill and resume an agent of every framework
+	PYTHONPATH=tests $(BIN)/python -m frameworks $(NAMES)
+
 pictures: $(STAMP) browser ## take the pictures of the README in a real browser and a real terminal
 	$(BIN)/python tools/pictures.py
 
@@ -75,7 +79,7 @@ reference: $(STAMP) ## write the API reference from the public names
 	$(BIN)/python tools/api_reference.py
 
 clean: ## remove the environments and every cache
-	rm -rf $(VENV) $(DEMO) $(DOCS) site .situations dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(DOCS) site .situations .frameworks dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The package alone. An environment without a pip of its own is made at once; an old or missing pip needs the long way.
 $(DEMO)/.installed: pyproject.toml

@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OWN_PACKAGES = {"onrecord", "bench", "situations", "tests", "tools"}
+PROGRAMS = ROOT / "tests" / "frameworks" / "programs"
+"""They run in environments of their own."""
 INSTALLED_WITH = {"urllib3": "requests"}
 
 
@@ -25,6 +27,7 @@ def test_everything_that_tests_import_is_installed_for_them() -> None:
     missing = {
         f"{module}, imported by {path.relative_to(ROOT)}"
         for path in (ROOT / "tests").rglob("*.py")
+        if path.parent != PROGRAMS
         for module in _foreign_imports(path)
         if not installed & {_normal(name) for name in distributions.get(module, [module])}
     }
