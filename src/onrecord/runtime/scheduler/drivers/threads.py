@@ -302,7 +302,11 @@ def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) 
     job.item = pool_module._WorkItem(future, job, args, options)
     jobs: dict[Strand, Future[Any]] = pool.__dict__.setdefault("_onrecord_jobs", {})
     jobs[job.strand] = future
-    job.strand.on_end.append(partial(jobs.pop, job.strand, None))
+
+    def forget_job() -> None:
+        jobs.pop(job.strand, None)
+
+    job.strand.on_end.append(forget_job)
     return future
 
 
