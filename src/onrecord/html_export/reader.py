@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 from onrecord.errors import BadRecording, NotFound
 from onrecord.html_export.blocks import MOST_RECORDINGS, RECORDING_TYPE, lines_of, unescaped
 from onrecord.html_export.page import page_digest
+from onrecord.journal.atomic_files import open_regular
 
 BEGINNING = b"<!doctype html>"
 
@@ -28,7 +27,7 @@ class SharedFile(NamedTuple):
 def is_shared_page(path: str | Path) -> bool:
     """Whether the file begins like a page. One that cannot be read is left to whoever reads it next."""
     try:
-        with _opened(Path(path)) as file:
+        with open_regular(Path(path), "a shared file") as file:
             return file.read(len(BEGINNING)).lower() == BEGINNING
     except (NotFound, BadRecording):
         return False
@@ -38,7 +37,7 @@ def is_shared_page(path: str | Path) -> bool:
 def opened_share(path: str | Path) -> Iterator[SharedFile]:
     """The recordings in the file, as files of their own."""
     place = Path(path)
-    with tempfile.TemporaryDirectory(prefix="onrecord-") as folder, _opened(place) as file:
+    with tempfile.TemporaryDirectory(prefix="onrecord-") as folder, open_regular(place, "a shared file") as file:
         around = sha256()
         found: dict[str, Path] = {}
         taken: BinaryIO | None = None
@@ -72,14 +71,3 @@ def _next(found: dict[str, Path], name: str, folder: Path, place: Path) -> Binar
     # Under this name it is spoken of when something is wrong with it.
     found[name] = folder / f"{name} in {place.name}"[:200]
     return open(found[name], "xb")
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFound(f"cannot read {path}: {error.strerror}", hint="Give the path of a shared file.") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise BadRecording(f"{path} is not a regular file")
-    return os.fdopen(descriptor, "rb")

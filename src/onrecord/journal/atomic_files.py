@@ -1,24 +1,25 @@
-"""Files that are written whole: a name never refers to a half-written file."""
+"""Files: written whole, so that a name never refers to a half-written file, and read only if they are regular."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from onrecord.errors import InvalidInput, StoreUnavailable
+from onrecord.errors import BadRecording, InvalidInput, NotFound, OnrecordError, StoreUnavailable
 
 
 @contextmanager
-def write_atomically(path: Path) -> Iterator[BinaryIO]:
+def write_atomically(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`. It is synced and renamed to `path` if the block ends without an error."""
     path = resolve_target(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "xb") as file:
-            os.chmod(temporary, 0o600)
+            os.chmod(temporary, mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -39,3 +40,15 @@ def resolve_target(path: Path) -> Path:
             code="not_a_file",
         )
     return target
+
+
+def open_regular(path: Path, what: str, refusal: Callable[[str], OnrecordError] = BadRecording) -> BinaryIO:
+    """Open a file to read it. A device or a pipe is refused: reading it may block, or never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFound(f"cannot read {path}: {error.strerror}", hint=f"Give the path of {what}.") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise refusal(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "rb")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import binascii
 import os
 import re
-import stat
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,8 @@ from onrecord.core.matching import advance_prefix
 from onrecord.core.merkle import parts_in, references_in
 from onrecord.core.packing import pack
 from onrecord.core.strict_json import read_strict
-from onrecord.errors import BadRecording, Damaged, InvalidValue, NotFound
+from onrecord.errors import BadRecording, Damaged, InvalidValue
+from onrecord.journal.atomic_files import open_regular
 from onrecord.journal.export import ARTIFACT_PART_BYTES
 from onrecord.store.contract import EventRow, HeaderRow, NodeRow
 
@@ -65,7 +65,7 @@ class RecordingFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file = _open_regular(self.path)
+        self._file = open_regular(self.path, "an exported recording")
         self._line = 0
         self._nodes: dict[bytes, tuple[int, int]] = {}
         self._artifacts: dict[bytes, list[tuple[int, int]]] = {}
@@ -269,7 +269,7 @@ class RecordingFile:
         """
         lanes: dict[str, tuple[int, bytes]] = {}
         open_requests: dict[int, tuple[str, int]] = {}
-        with _open_regular(self.path) as contents:
+        with open_regular(self.path, "an exported recording") as contents:
             if not os.path.samestat(os.fstat(contents.fileno()), os.fstat(self._file.fileno())):
                 raise self._make_error("the file was replaced while it was read")
             contents.seek(self._contents_at)
@@ -398,19 +398,6 @@ class RecordingFile:
     def _make_error(self, message: str, seq: int | None = None) -> BadRecording:
         where = f"{self.path.name}, line {self._line}"
         return BadRecording(f"{where}{f', event {seq}' if seq is not None else ''}: {message}")
-
-
-def _open_regular(path: Path) -> BinaryIO:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFound(
-            f"cannot read {path}: {error.strerror}", hint="Give the path of an exported recording."
-        ) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise BadRecording(f"{path} is not a regular file")
-    return os.fdopen(descriptor, "rb")
 
 
 def _parse_salt(text: bytes) -> bytes | None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from onrecord.core.hashing import commitment, render
+from onrecord.core.hashing import render
 from onrecord.core.links import parse_header
-from onrecord.core.merkle import expand
-from onrecord.core.packing import unpack
 from onrecord.errors import OnrecordError
 from onrecord.journal.reader import JournalReader
 from onrecord.reports.status import standing_of
@@ -74,14 +72,7 @@ def kind_of_run(facts: dict[str, Any] | None) -> str:
 def facts_of(store: Store, namespace: str, run: str) -> dict[str, Any] | None:
     """The facts as they are stored, or None. Nothing is decoded: looking at a recording builds no objects."""
     try:
-        reader = JournalReader(store, run, namespace)
-        row = reader.header_row
-        if row.content is None or row.salt is None or row.match is None:
-            return None
-        stored = unpack(row.content)
-        if render(commitment(row.salt, row.match, stored)) != reader.header.content:
-            return None
-        tree = expand(stored, reader.nodes.fetch)
+        tree = JournalReader(store, run, namespace).facts_tree()
     except OnrecordError:
         return None
     return tree if isinstance(tree, dict) else None

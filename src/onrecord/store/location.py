@@ -148,3 +148,12 @@ def _make_folder(folder: str) -> None:
                 file.write("*\n")
     except OSError as error:
         raise StoreUnavailable(f"cannot create {folder}: {error.strerror}", hint=ELSEWHERE_HINT) from error
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -299,18 +298,8 @@ def _check_junit(path: Path) -> None:
 def _write_junit(path: Path, report: FleetReport) -> None:
     """Write the report atomically."""
     from onrecord.analysis.fleet.junit import junit_xml
-    from onrecord.journal.atomic_files import resolve_target
+    from onrecord.journal.atomic_files import write_atomically
 
-    path = resolve_target(path)
-    descriptor, name = tempfile.mkstemp(prefix=".junit-", dir=path.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(junit_xml(report))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with write_atomically(path, 0o644) as file:
+        file.write(junit_xml(report).encode())
     note(f"wrote {count_text(len(report.results), 'result')} to {inert(str(path))}")

@@ -13,9 +13,9 @@ Rules:
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from collections.abc import Iterable
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -26,7 +26,8 @@ import msgspec
 from onrecord.core.codec import decode
 from onrecord.core.hashing import parse_hash, render
 from onrecord.core.strict_json import read_strict
-from onrecord.errors import Damaged, InvalidInput, NotFound, OnrecordError
+from onrecord.errors import Damaged, InvalidInput, OnrecordError
+from onrecord.journal.atomic_files import open_regular
 from onrecord.journal.import_file import verify_file
 from onrecord.journal.recording_file import RecordingFile
 from onrecord.journal.verify import VerificationReport
@@ -89,23 +90,16 @@ def check_bundle(
     """Check a bundle, given as bytes or by its path, against the keys that the checker trusts."""
     trusted = {key.id: key for key in map(public_key, public_keys)}
     report = BundleReport()
-    with BytesIO(data) if isinstance(data, bytes) else _open_file(Path(data)) as file:
+    with (
+        BytesIO(data)
+        if isinstance(data, bytes)
+        else open_regular(Path(data), "a bundle", partial(InvalidInput, code="not_a_file")) as file
+    ):
         try:
             _check(file, trusted, max_bytes, report)
         except FlawError as flaw:
             report.problems.append(flaw.problem)
     return report
-
-
-def _open_file(path: Path) -> BinaryIO:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise NotFound(f"cannot read {path}: {error.strerror}", hint="Give the path of a bundle.") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise InvalidInput(f"{path} is not a regular file", code="not_a_file")
-    return os.fdopen(descriptor, "rb")
 
 
 def _check(file: BinaryIO, trusted: dict[str, PublicKey], max_bytes: int, report: BundleReport) -> None:

@@ -37,6 +37,7 @@ from onrecord.errors import InvalidInput, InvalidValue, KeysUnavailable, Refused
 from onrecord.journal.operations import OperationsJournal
 from onrecord.journal.sources import Sources, SystemSources
 from onrecord.store.contract import Store
+from onrecord.store.location import sync_folder
 
 FORMAT = "onrecord.keys/1"
 FILE_VARIABLE = "ONRECORD_KEY_FILE"
@@ -214,7 +215,7 @@ class KeyRing:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._temporary([_new_member(self._sources)]) as temporary, suppress(FileExistsError):
                 os.link(temporary, self.path)
-            _sync_folder(folder)
+            sync_folder(str(folder))
         except OSError as error:
             raise _unusable(self.path, f"cannot be created: {error.strerror}") from None
 
@@ -225,7 +226,7 @@ class KeyRing:
                 result = change(members)
                 with self._temporary(members) as temporary:
                     os.replace(temporary, self.path)
-                _sync_folder(self.path.parent)
+                sync_folder(str(self.path.parent))
                 self._read()
                 return result
         except OSError as error:
@@ -334,14 +335,6 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
     # The mode is included: a file that became readable for others is refused from then on.
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

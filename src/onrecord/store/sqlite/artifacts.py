@@ -19,7 +19,8 @@ from contextlib import suppress
 
 from onrecord.core.lazy_regex import Pattern
 from onrecord.errors import Damaged, InvalidInput, StoreUnavailable
-from onrecord.store.sqlite.file_checks import free_bytes, sync_folder
+from onrecord.store.location import sync_folder
+from onrecord.store.sqlite.file_checks import free_bytes
 
 ORPHAN_SECONDS = 3600
 _NAME = Pattern(r"[0-9a-f]{64}")

@@ -13,7 +13,7 @@ import threading
 import warnings
 
 from onrecord.errors import InvalidInput, StoreUnavailable
-from onrecord.store.location import ELSEWHERE_HINT, absolute_path
+from onrecord.store.location import ELSEWHERE_HINT, absolute_path, sync_folder
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "auristorfs", "coda"}
@@ -77,14 +77,6 @@ def create(path: str) -> None:
         check_kind(path)
     except OSError as error:
         raise StoreUnavailable(f"cannot create {path}: {error.strerror}", hint=ELSEWHERE_HINT) from error
-
-
-def sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def file_system(path: str) -> str:
