@@ -7,14 +7,13 @@ be checked.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from binascii import Error as BinasciiError
+from base64 import b64encode
 from typing import Any
 
 from onrecord.errors import KeysUnavailable
 from onrecord.journal.sources import Sources
 from onrecord.proof.evidence.public_keys import KEY_BYTES, PublicKey, load_cryptography
-from onrecord.runtime.secrets.keys import KeyInfo, KeyRing
+from onrecord.runtime.secrets.keys import KeyInfo, KeyRing, decode_secret, describe
 from onrecord.store.contract import Store
 
 PURPOSE = "signature"
@@ -63,7 +62,7 @@ class SigningKeys(KeyRing):
     def _add_first(self, members: list[dict[str, Any]]) -> KeyInfo:
         """Add a key if there is none. Called under the file's lock, so two processes do not make two keys."""
         current = _current(members)
-        return self._add_new(members) if current is None else _key_info(current)
+        return self._add_new(members) if current is None else describe(current)
 
     def _add_new(self, members: list[dict[str, Any]]) -> KeyInfo:
         now = self._sources.now_us()
@@ -72,7 +71,7 @@ class SigningKeys(KeyRing):
                 member.update(state="replaced", until=now)
                 member.pop("secret", None)
         members.append(_new_member(self._sources, now))
-        return _key_info(members[-1])
+        return describe(members[-1])
 
     def _current(self) -> dict[str, Any] | None:
         return _current(self._signers(self._load().members))
@@ -85,10 +84,7 @@ class SigningKeys(KeyRing):
         return found
 
     def _decode_member(self, member: dict[str, Any], name: str) -> bytes:
-        try:
-            data = b64decode(str(member.get(name)), validate=True)
-        except (BinasciiError, ValueError):
-            data = b""
+        data = decode_secret(member, name)
         if len(data) != KEY_BYTES:
             raise self._unusable(member)
         return data
@@ -118,7 +114,3 @@ def _new_member(sources: Sources, now: int) -> dict[str, Any]:
         "created": now,
         "state": "current",
     }
-
-
-def _key_info(member: dict[str, Any]) -> KeyInfo:
-    return KeyInfo(member["id"], PURPOSE, str(member["state"]), member["created"], member.get("until"))

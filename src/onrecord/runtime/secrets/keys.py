@@ -113,7 +113,7 @@ class KeyRing:
     # Managing
 
     def entries(self) -> list[KeyInfo]:
-        return [_describe(member) for member in self._load().members]
+        return [describe(member) for member in self._load().members]
 
     def rotate(
         self, *, overlap_seconds: float = OVERLAP_SECONDS, store: Store | None = None, namespace: str = "default"
@@ -125,11 +125,9 @@ class KeyRing:
 
         def change(members: list[dict[str, Any]]) -> KeyInfo:
             now = self._sources.now_us()
-            for member in members:
-                if _is_wait(member) and member["state"] == "current":
-                    member.update(state="replaced", until=now + int(overlap_seconds * 1_000_000))
-            members.append(_new_member(self._sources))
-            return _describe(members[-1])
+            replace_current(members, WAITS, until=now + int(overlap_seconds * 1_000_000))
+            members.append(new_member(self._sources, WAITS, HMAC, "k"))
+            return describe(members[-1])
 
         added = self._change(change)
         self._note(store, namespace, "keys_rotated", added)
@@ -163,7 +161,7 @@ class KeyRing:
                     )
                 member.update(state="retired", until=now)
                 member.pop("secret", None)
-            return _describe(member)
+            return describe(member)
 
         retired = self._change(change)
         self._note(store, namespace, "key_retired", retired)
@@ -213,7 +211,7 @@ class KeyRing:
         folder = self.path.parent
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._temporary([_new_member(self._sources)]) as temporary, suppress(FileExistsError):
+            with self._temporary([new_member(self._sources, WAITS, HMAC, "k")]) as temporary, suppress(FileExistsError):
                 os.link(temporary, self.path)
             sync_folder(str(folder))
         except OSError as error:
@@ -267,22 +265,37 @@ def _config_folder() -> Path:
     return user_config_path("onrecord", appauthor=False)
 
 
-def _new_member(sources: Sources) -> dict[str, Any]:
+def new_member(sources: Sources, purpose: str, algorithm: str, prefix: str) -> dict[str, Any]:
     return {
-        "id": "k" + sources.entropy(8).hex(),
-        "purpose": WAITS,
-        "algorithm": HMAC,
+        "id": prefix + sources.entropy(8).hex(),
+        "purpose": purpose,
+        "algorithm": algorithm,
         "secret": b64encode(sources.entropy(SECRET_BYTES)).decode(),
         "created": sources.now_us(),
         "state": "current",
     }
 
 
+def replace_current(members: list[dict[str, Any]], purpose: str, **changes: Any) -> None:
+    """Mark the current secret of a purpose as replaced."""
+    for member in members:
+        if member.get("purpose") == purpose and member.get("state") == "current":
+            member.update(state="replaced", **changes)
+
+
+def decode_secret(member: dict[str, Any], name: str = "secret") -> bytes:
+    """Return the bytes of a secret; empty if they cannot be read."""
+    try:
+        return b64decode(str(member.get(name)), validate=True)
+    except (BinasciiError, ValueError):
+        return b""
+
+
 def _is_wait(member: dict[str, Any]) -> bool:
     return member.get("purpose") == WAITS
 
 
-def _describe(member: dict[str, Any]) -> KeyInfo:
+def describe(member: dict[str, Any]) -> KeyInfo:
     return KeyInfo(
         member["id"], str(member.get("purpose")), str(member.get("state")), member["created"], member.get("until")
     )
@@ -306,10 +319,7 @@ def _parse(path: Path, data: bytes) -> list[dict[str, Any]]:
 
 
 def _parse_secret(path: Path, member: dict[str, Any]) -> bytes:
-    try:
-        secret = b64decode(str(member.get("secret")), validate=True)
-    except (BinasciiError, ValueError):
-        secret = b""
+    secret = decode_secret(member)
     if len(secret) < SECRET_BYTES or member.get("algorithm") != HMAC:
         raise _unusable(path, f"holds a secret that cannot be used ({member['id'][:64]!r})")
     return secret

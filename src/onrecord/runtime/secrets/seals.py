@@ -17,7 +17,6 @@ from __future__ import annotations
 import hmac
 import warnings
 from base64 import b64decode, b64encode
-from binascii import Error as BinasciiError
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from onrecord.errors import Damaged, KeysUnavailable, OnrecordError
 from onrecord.extras import install_command
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.stops import NotReplayable
-from onrecord.runtime.secrets.keys import KeyInfo, KeyRing
+from onrecord.runtime.secrets.keys import KeyInfo, KeyRing, decode_secret, describe, new_member, replace_current
 
 PURPOSE = "seal"
 ALGORITHM = "aes-256-gcm"
@@ -80,10 +79,7 @@ class SealKeys(KeyRing):
         member = self._seal_members().get(key_id)
         if member is None or member.get("algorithm") != ALGORITHM:
             return None
-        try:
-            secret = b64decode(str(member.get("secret")), validate=True)
-        except (BinasciiError, ValueError):
-            return None
+        secret = decode_secret(member)
         return secret if len(secret) == SECRET_BYTES else None
 
     def rotate_seals(self) -> KeyInfo:
@@ -91,19 +87,9 @@ class SealKeys(KeyRing):
         self._load()
 
         def change(members: list[dict[str, Any]]) -> KeyInfo:
-            for member in members:
-                if member.get("purpose") == PURPOSE and member.get("state") == "current":
-                    member["state"] = "replaced"
-            added = {
-                "id": "s" + self._sources.entropy(8).hex(),
-                "purpose": PURPOSE,
-                "algorithm": ALGORITHM,
-                "secret": b64encode(self._sources.entropy(SECRET_BYTES)).decode(),
-                "created": self._sources.now_us(),
-                "state": "current",
-            }
-            members.append(added)
-            return KeyInfo(str(added["id"]), PURPOSE, "current", int(str(added["created"])), None)
+            replace_current(members, PURPOSE)
+            members.append(new_member(self._sources, PURPOSE, ALGORITHM, "s"))
+            return describe(members[-1])
 
         return self._change(change)
 
