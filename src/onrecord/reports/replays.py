@@ -19,6 +19,7 @@ from onrecord.analysis.live.attempts import is_replay_of
 from onrecord.core.events import ANSWERS, OPENING_KINDS, TERMINAL_KINDS
 from onrecord.errors import Damaged, OnrecordError
 from onrecord.journal.reader import JournalReader, each_run
+from onrecord.reports.effects import OUTCOMES
 from onrecord.reports.status import Standing, standing_of
 from onrecord.reports.timelines import SeenEvent, seen
 from onrecord.reports.times import iso_time
@@ -29,7 +30,6 @@ STATES = ("replayable", "not_replayable", "open", "in_doubt", "damaged")
 LOOKED_AT_MOST = 5_000
 LIVE_REPLAYS_SHOWN = 10
 _VALUES = {"ActionSucceeded": "output", "WaitResolved": "resolution", "Resumed": "value"}
-_STATUSES = {"ActionFailed": "failed", "ActionDenied": "denied"}
 
 
 def replay_report(reader: JournalReader, row: RunRow, *, start: int, limit: int) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _effect(asked: SeenEvent, answer: SeenEvent | None, state: str) -> dict[str,
         "key": asked.key,
         "time": None if asked.time is None else iso_time(asked.time),
         "answer": None if answer is None else answer.seq,
-        "outcome": None if answer is None else _STATUSES.get(answer.kind, "succeeded"),
+        "outcome": None if answer is None else OUTCOMES.get(answer.kind, "succeeded"),
         "took_us": took,
         "replay": state,
         "damage": asked.damage or (None if answer is None else answer.damage),

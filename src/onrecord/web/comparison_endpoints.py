@@ -6,10 +6,9 @@ from typing import Any
 
 from onrecord.analysis.live import judge_runs
 from onrecord.capture.usage import usage_of
-from onrecord.errors import BadPosition, NotFound
 from onrecord.reports.replay_measures import measured_replay
 from onrecord.reports.side_by_side import CHANGES, Side, event_difference, side_by_side
-from onrecord.web.query import RequestQuery
+from onrecord.web.query import RequestQuery, event_in_path
 from onrecord.web.stores import Stores
 
 MOST_CHANGES = 2_000
@@ -25,10 +24,8 @@ def compare(stores: Stores, asked: RequestQuery) -> Any:
 
 def compare_events(stores: Stores, asked: RequestQuery) -> Any:
     seq, other_seq = asked.seq(), asked.seq("other_seq")
-    try:
+    with event_in_path():
         return event_difference(stores.reader(asked.path["run"]), seq, stores.reader(asked.path["other"]), other_seq)
-    except BadPosition as missing:  # in a path it is the name of something that is not there
-        raise NotFound(missing.message, hint=missing.hint, code=missing.code) from None
 
 
 def measure_replay(stores: Stores, asked: RequestQuery) -> Any:

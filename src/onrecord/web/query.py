@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import Request
@@ -76,3 +77,12 @@ def row_of(stores: Stores, run: str) -> RunRow:
     if row is None:
         raise NotFound(f"run {run} was removed meanwhile", code="unknown_run")
     return row
+
+
+@contextmanager
+def event_in_path() -> Iterator[None]:
+    """Answer 404 for a missing event: in a path, its number is a name."""
+    try:
+        yield
+    except BadPosition as missing:
+        raise NotFound(missing.message, hint=missing.hint, code=missing.code) from None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onrecord.errors import BadPosition, NotFound
 from onrecord.reports.gists import trimmed
 from onrecord.reports.runs import run_report, runs_page
 from onrecord.reports.states import state_at
 from onrecord.reports.timelines import event_report, one_event, timeline_page
 from onrecord.reports.waits import open_waits_page, waits_report
 from onrecord.web.list_endpoints import wanted_runs
-from onrecord.web.query import RequestQuery
+from onrecord.web.query import RequestQuery, event_in_path
 from onrecord.web.stores import Stores
 
 PAGE, LARGEST_PAGE = 100, 1_000
@@ -47,10 +46,8 @@ def show_events(stores: Stores, asked: RequestQuery) -> Any:
 def show_event(stores: Stores, asked: RequestQuery) -> Any:
     seq = asked.seq()
     reader = stores.reader(asked.path["run"])
-    try:
+    with event_in_path():
         return event_report(reader.run, one_event(reader, seq))
-    except BadPosition as missing:  # in a path it is the name of something that is not there
-        raise NotFound(missing.message, hint=missing.hint, code=missing.code) from None
 
 
 def show_state(stores: Stores, asked: RequestQuery) -> Any:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from onrecord.capture.usage import usage_of
-from onrecord.errors import BadPosition, NotFound
 from onrecord.reports.chats import chat_page, chat_start
 from onrecord.reports.contexts import context_report
 from onrecord.reports.gists import trimmed
 from onrecord.reports.inspections import difference_to_call_before, event_details
 from onrecord.reports.run_tree import family_report
 from onrecord.reports.spans import overview_report, spans_page, standing_report, usage_page
-from onrecord.web.query import RequestQuery
+from onrecord.web.query import RequestQuery, event_in_path
 from onrecord.web.read_endpoints import page_size
 from onrecord.web.stores import Stores
 
@@ -57,7 +56,7 @@ def show_conversation(stores: Stores, asked: RequestQuery) -> Any:
 
 def show_context(stores: Stores, asked: RequestQuery) -> Any:
     """As `onrecord show --context --json`; with `cut` long parts are cut short."""
-    with _named_in_path():
+    with event_in_path():
         told = context_report(stores.reader(asked.path["run"]), asked.seq()).to_json()
     if not asked.flag("cut"):
         return told
@@ -70,21 +69,11 @@ def show_family(stores: Stores, asked: RequestQuery) -> Any:
 
 
 def show_details(stores: Stores, asked: RequestQuery) -> Any:
-    with _named_in_path():
+    with event_in_path():
         return event_details(stores.reader(asked.path["run"]), asked.seq())
 
 
 def show_difference(stores: Stores, asked: RequestQuery) -> Any:
     to = asked.number("to", 0)
-    with _named_in_path():
+    with event_in_path():
         return difference_to_call_before(stores.reader(asked.path["run"]), asked.seq(), to or None)
-
-
-class _named_in_path:  # noqa: N801  # used as a statement
-    """An event in a path is the name of something: where it is not there, that is a 404."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, BadPosition):
-            raise NotFound(error.message, hint=error.hint, code=error.code) from None
