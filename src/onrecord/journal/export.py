@@ -41,19 +41,8 @@ def export_lines(reader: JournalReader) -> Iterator[bytes]:
     head = reader.header_row.hash
     for row in reader.store.scan(reader.namespace, reader.run, 1, last + 1, contents=False):
         head = row.hash
-        yield b"".join(
-            (
-                b'{"link":',
-                row.link,
-                b',"salt":',
-                _write_salt(row.salt),
-                b',"match":',
-                _write_hash(row.match),
-                b',"hash":',
-                _write_hash(head),
-                b"}",
-            )
-        )
+        members = row.link, _write_salt(row.salt), _write_hash(row.match), _write_hash(head)
+        yield b'{"link":%b,"salt":%b,"match":%b,"hash":%b}' % members
     yield f'{{"end":{{"events":{last},"head":"{render(head)}"}}}}'.encode()
 
 
@@ -75,21 +64,8 @@ class _Exporter:
     def header_line(self) -> bytes:
         row = self._reader.header_row
         facts = b'"erased":true' if row.content is None else b'"stored":' + self.facts
-        return b"".join(
-            (
-                b'{"onrecord":"recording","format":1,"header":',
-                row.header,
-                b',"salt":',
-                _write_salt(row.salt),
-                b',"match":',
-                _write_hash(row.match),
-                b',"hash":',
-                _write_hash(row.hash),
-                b",",
-                facts,
-                b"}",
-            )
-        )
+        members = row.header, _write_salt(row.salt), _write_hash(row.match), _write_hash(row.hash), facts
+        return b'{"onrecord":"recording","format":1,"header":%b,"salt":%b,"match":%b,"hash":%b,%b}' % members
 
     def parts(self, stored: bytes) -> Iterator[bytes]:
         """Yield the parts that are needed here first: depth first, left to right, each after its own references."""
