@@ -1,7 +1,7 @@
 """Onrecord: record what an agent did, once, in one tamper-evident log.
 
 Only the names below are public; everything else may move. Each name is imported on first use, so that
-`import onrecord` stays cheap for programs that need few of them.
+`import onrecord` stays cheap for programs that need few of them. `__init__.pyi` has them for type checkers.
 """
 
 from __future__ import annotations
@@ -9,76 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 
 from onrecord import interception
-
-TYPE_CHECKING = False  # not imported from `typing`, whose import takes longer than that of this module
-if TYPE_CHECKING:
-    from onrecord.analysis.compare.drift import Outcome, StepDrift, compare_outcomes
-    from onrecord.analysis.compare.masks import Masks
-    from onrecord.analysis.compare.tolerance import DriftTolerance, PathRule
-    from onrecord.analysis.diff.results import RunComparison
-    from onrecord.analysis.diff.runs import compare_runs
-    from onrecord.analysis.fork import expected_tail, fork, patched_change
-    from onrecord.analysis.timeline import ReplayEngine
-    from onrecord.capture.unrecorded import UnrecordedWarning
-    from onrecord.core.codec import register_type
-    from onrecord.core.events import (
-        ActionDenied,
-        ActionFailed,
-        ActionRequested,
-        ActionSucceeded,
-        AttemptRecorded,
-        Cancelled,
-        Completed,
-        Event,
-        Failed,
-        Interrupted,
-        Resumed,
-        StateUpdated,
-        WaitCreated,
-        WaitResolved,
-    )
-    from onrecord.core.state import Reducer, StateUpdatedOnlyReducer, state_hash
-    from onrecord.errors import OnrecordError
-    from onrecord.journal.execution_log import (
-        ExecutionLog,
-        KernelTraceEvent,
-        scan_execution_log,
-        scan_execution_log_with_state_hashes,
-        scan_execution_trace,
-    )
-    from onrecord.journal.export import export_run
-    from onrecord.journal.import_file import import_file, verify_file
-    from onrecord.journal.journal import Draft, Journal
-    from onrecord.journal.operations import OperationsJournal
-    from onrecord.journal.reader import JournalReader, SequencedEvent
-    from onrecord.journal.snapshots import AtMarkedPoints, EveryEvents, SnapshotManager, StateFold, WhenStateReaches
-    from onrecord.journal.verify import VerificationReport, verify_run
-    from onrecord.proof.evidence import check_bundle, make_bundle, write_bundle
-    from onrecord.proof.receipts import EffectInvoker, ReplayLog, ReplayToken, mint, replay_flow, replay_token
-    from onrecord.runtime.api.agent import Agent, agent, replay, resume
-    from onrecord.runtime.api.checkpoint import checkpoint, restored
-    from onrecord.runtime.api.policy import Budget, Policy
-    from onrecord.runtime.api.primitives import now, random, set_state, sleep, state, uuid
-    from onrecord.runtime.api.record import record
-    from onrecord.runtime.api.retry import Retry
-    from onrecord.runtime.api.settle import cancel, settle
-    from onrecord.runtime.api.tool import idempotency_key, run_step, step, tool
-    from onrecord.runtime.api.wait import WaitCancelled, WaitFailed, interrupt, wait_for, wait_for_first, wait_key
-    from onrecord.runtime.api.worker import Worker, sweep
-    from onrecord.runtime.engine.attempts import note_attempt
-    from onrecord.runtime.engine.stops import (
-        BudgetExceeded,
-        Denied,
-        Divergence,
-        InDoubt,
-        NotCarriedOut,
-        NotReplayable,
-        Suspended,
-    )
-    from onrecord.runtime.forks.fork import AnotherAnswer, AnotherInput, AnotherModel
-    from onrecord.runtime.secrets.redaction import Redaction
-    from onrecord.store.contract import Head, Store
-    from onrecord.store.factory import open_store
 
 __version__ = "0.1.0"
 
@@ -152,115 +82,7 @@ _NAMES_BY_MODULE = {
     "onrecord.store.factory": ("open_store",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-
-__all__ = [
-    "ActionDenied",
-    "ActionFailed",
-    "ActionRequested",
-    "ActionSucceeded",
-    "Agent",
-    "AnotherAnswer",
-    "AnotherInput",
-    "AnotherModel",
-    "AtMarkedPoints",
-    "AttemptRecorded",
-    "Budget",
-    "BudgetExceeded",
-    "Cancelled",
-    "Completed",
-    "Denied",
-    "Divergence",
-    "Draft",
-    "DriftTolerance",
-    "EffectInvoker",
-    "Event",
-    "EveryEvents",
-    "ExecutionLog",
-    "Failed",
-    "Head",
-    "InDoubt",
-    "Interrupted",
-    "Journal",
-    "JournalReader",
-    "KernelTraceEvent",
-    "Masks",
-    "NotCarriedOut",
-    "NotReplayable",
-    "OnrecordError",
-    "OperationsJournal",
-    "Outcome",
-    "PathRule",
-    "Policy",
-    "Redaction",
-    "Reducer",
-    "ReplayEngine",
-    "ReplayLog",
-    "ReplayToken",
-    "Resumed",
-    "Retry",
-    "RunComparison",
-    "SequencedEvent",
-    "SnapshotManager",
-    "StateFold",
-    "StateUpdated",
-    "StateUpdatedOnlyReducer",
-    "StepDrift",
-    "Store",
-    "Suspended",
-    "UnrecordedWarning",
-    "VerificationReport",
-    "WaitCancelled",
-    "WaitCreated",
-    "WaitFailed",
-    "WaitResolved",
-    "WhenStateReaches",
-    "Worker",
-    "agent",
-    "cancel",
-    "check_bundle",
-    "checkpoint",
-    "compare_outcomes",
-    "compare_runs",
-    "expected_tail",
-    "export_run",
-    "fork",
-    "idempotency_key",
-    "import_file",
-    "interrupt",
-    "make_bundle",
-    "mint",
-    "note_attempt",
-    "now",
-    "open_store",
-    "patched_change",
-    "random",
-    "record",
-    "register_type",
-    "replay",
-    "replay_flow",
-    "replay_token",
-    "restored",
-    "resume",
-    "run_step",
-    "scan_execution_log",
-    "scan_execution_log_with_state_hashes",
-    "scan_execution_trace",
-    "set_state",
-    "settle",
-    "sleep",
-    "state",
-    "state_hash",
-    "step",
-    "sweep",
-    "tool",
-    "uuid",
-    "verify_file",
-    "verify_run",
-    "wait_for",
-    "wait_for_first",
-    "wait_key",
-    "write_bundle",
-]
+__all__ = sorted(_MODULE_OF)
 
 
 def _install_interceptors() -> None:

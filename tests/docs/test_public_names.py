@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import onrecord
+
+
+def test_type_checkers_know_each_public_name_from_its_module() -> None:
+    stub = ast.parse(Path(onrecord.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    known = {alias.name: node.module for node in imports for alias in node.names}
+    assert known == onrecord._MODULE_OF
+    assert all(alias.asname == alias.name for node in imports for alias in node.names), "re-exported"
 
 
 def test_no_module_has_the_name_of_something_public() -> None:
