@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 
@@ -33,7 +33,6 @@ COLUMNS = (
     Column("verdict"),
     Column("why", flexible=True),
 )
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class ToleranceOptions(NamedTuple):
@@ -88,90 +87,65 @@ class LiveOptions(NamedTuple):
             )
 
 
-_TOLERANCE: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--tokens", {"default": "0", "metavar": "SHARE", "help": "Let token counts differ by this share: 1% or 0.01."}),
-    ("--cost", {"default": "0", "metavar": "SHARE", "help": "Let costs differ by this share: 5% or 0.05."}),
-    (
-        "--tokens-absolute",
-        {"type": float, "default": 0.0, "metavar": "N", "help": "Let token counts differ by this number."},
-    ),
-    (
-        "--cost-absolute",
-        {
-            "type": float,
-            "default": 0.0,
-            "metavar": "N",
-            "help": "Let costs differ by this amount, in the recorded unit.",
-        },
-    ),
-    (
-        "--content",
-        {"type": click.Choice(("exact", "normalised")), "default": "exact", "help": "How texts are compared."},
-    ),
-    (
-        "--tools",
-        {
-            "type": click.Choice(("exact", "same_calls", "same_tools", "ignore")),
-            "default": "exact",
-            "help": "How tool calls are compared: in order, in any order, by tool only, or not at all.",
-        },
-    ),
-    ("--ignore", {"multiple": True, "metavar": "PATH", "help": "Do not compare this path: /usage/**, /input/nonce, …"}),
-)
-_LIVE: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--live", {"is_flag": True, "help": "Call the models and run the steps again, in a new run."}),
-    (
-        "--live-tool",
-        {
-            "multiple": True,
-            "metavar": "NAME",
-            "help": "With --live: run this tool too; the others get their recorded answers.",
-        },
-    ),
-    ("--model", {"metavar": "NAME", "help": "With --live: call this model instead."}),
-    ("--live-run-id", {"metavar": "ID", "help": "With --live: set the id of the new run; random by default."}),
-    ("--stop-at-first", {"is_flag": True, "help": "With --live: stop comparing after the first broken step."}),
-    ("--keep-differences", {"is_flag": True, "help": "With --live: store each difference under its digest."}),
-)
-
-
-def tolerance_options(function: Command) -> Command:
+def tolerance_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the tolerance options to a command, which receives them as `tolerance`."""
 
+    @click.option("--tokens", default="0", metavar="SHARE", help="Let token counts differ by this share: 1% or 0.01.")
+    @click.option("--cost", default="0", metavar="SHARE", help="Let costs differ by this share: 5% or 0.05.")
+    @click.option(
+        "--tokens-absolute", type=float, default=0.0, metavar="N", help="Let token counts differ by this number."
+    )
+    @click.option(
+        "--cost-absolute",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="Let costs differ by this amount, in the recorded unit.",
+    )
+    @click.option(
+        "--content", type=click.Choice(("exact", "normalised")), default="exact", help="How texts are compared."
+    )
+    @click.option(
+        "--tools",
+        type=click.Choice(("exact", "same_calls", "same_tools", "ignore")),
+        default="exact",
+        help="How tool calls are compared: in order, in any order, by tool only, or not at all.",
+    )
+    @click.option(
+        "--ignore", multiple=True, metavar="PATH", help="Do not compare this path: /usage/**, /input/nonce, …"
+    )
     @wraps(function)
     def with_tolerance(*args: Any, **given: Any) -> Any:
         chosen = ToleranceOptions(**{name: given.pop(name) for name in ToleranceOptions._fields})
         return function(*args, tolerance=chosen, **given)
 
-    made: Command = _add_options(with_tolerance, _TOLERANCE)
-    return made
+    return with_tolerance
 
 
-def live_options(function: Command) -> Command:
+def live_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the live options to a command, which receives them as `live`."""
 
+    @click.option("--live", is_flag=True, help="Call the models and run the steps again, in a new run.")
+    @click.option(
+        "--live-tool",
+        "live_tools",
+        multiple=True,
+        metavar="NAME",
+        help="With --live: run this tool too; the others get their recorded answers.",
+    )
+    @click.option("--model", metavar="NAME", help="With --live: call this model instead.")
+    @click.option("--live-run-id", metavar="ID", help="With --live: set the id of the new run; random by default.")
+    @click.option("--stop-at-first", is_flag=True, help="With --live: stop comparing after the first broken step.")
+    @click.option(
+        "--keep-differences", "keep", is_flag=True, help="With --live: store each difference under its digest."
+    )
     @tolerance_options
     @wraps(function)
-    def with_live(*args: Any, tolerance: ToleranceOptions, **given: Any) -> Any:
-        live = LiveOptions(
-            live=given.pop("live"),
-            live_tools=tuple(given.pop("live_tool")),
-            model=given.pop("model"),
-            live_run_id=given.pop("live_run_id"),
-            stop_at_first=given.pop("stop_at_first"),
-            keep=given.pop("keep_differences"),
-            tolerance=tolerance,
-        )
+    def with_live(*args: Any, **given: Any) -> Any:
+        live = LiveOptions(**{name: given.pop(name) for name in LiveOptions._fields})
         return function(*args, live=live, **given)
 
-    made: Command = _add_options(with_live, _LIVE)
-    return made
-
-
-def _add_options(function: Any, options: Iterable[tuple[str, dict[str, Any]]]) -> Any:
-    for name, about in reversed(tuple(options)):
-        function = click.option(name, **about)(function)
-    return function
+    return with_live
 
 
 def _parse_share(option: str, text: str) -> float:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -92,49 +92,35 @@ class StatusType(click.Choice):  # type: ignore[type-arg]  # older versions of c
             raise
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def filter_options(function: Command) -> Command:
+def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the filter options to a command, which receives a `RunSelection` as `chosen`."""
 
+    @click.option(
+        "--status",
+        type=StatusType(STATUSES, case_sensitive=False),
+        multiple=True,
+        help="Only runs with this status; repeatable.",
+    )
+    @click.option(
+        "--agent",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=complete_agent,
+        help="Only runs of this agent; repeatable.",
+    )
+    @click.option(
+        "--since", metavar="TIME", help="Only runs since this time (2026-01-31, 2026-01-31T12:00Z) or age (12h, 30d)."
+    )
+    @click.option("--until", metavar="TIME", help="Only runs before this time or age.")
     @wraps(function)
     def with_filter(
         *args: Any, status: tuple[str, ...], agent: tuple[str, ...], since: str | None, until: str | None, **more: Any
     ) -> Any:
-        chosen = RunSelection(
-            frozenset(one.lower() for one in status), frozenset(agent), parse_time(since), parse_time(until)
-        )
+        statuses = frozenset(one.lower() for one in status)
+        chosen = RunSelection(statuses, frozenset(agent), parse_time(since), parse_time(until))
         return function(*args, chosen=chosen, **more)
 
-    made: Any = with_filter
-    for name, about in (
-        ("--until", {"metavar": "TIME", "help": "Only runs before this time or age."}),
-        (
-            "--since",
-            {"metavar": "TIME", "help": "Only runs since this time (2026-01-31, 2026-01-31T12:00Z) or age (12h, 30d)."},
-        ),
-        (
-            "--agent",
-            {
-                "metavar": "NAME",
-                "multiple": True,
-                "shell_complete": complete_agent,
-                "help": "Only runs of this agent; repeatable.",
-            },
-        ),
-        (
-            "--status",
-            {
-                "type": StatusType(STATUSES, case_sensitive=False),
-                "multiple": True,
-                "help": "Only runs with this status; repeatable.",
-            },
-        ),
-    ):
-        made = click.option(name, **about)(made)
-    wrapped: Command = made
-    return wrapped
+    return with_filter
 
 
 def parse_time(text: str | None) -> int | None:

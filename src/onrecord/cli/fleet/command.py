@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -53,13 +53,28 @@ class FleetOptions(NamedTuple):
             )
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def fleet_options(*names_of_jobs: str) -> Callable[[Command], Command]:
+def fleet_options(*names_of_jobs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options for many runs to a command, which receives them as `how`."""
 
-    def decorate(function: Command) -> Command:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option(
+            *names_of_jobs,
+            "jobs",
+            type=click.IntRange(1, MOST_JOBS),
+            metavar="N",
+            help="Number of processes; by default one for every core.",
+        )
+        @click.option("--shard", metavar="NUMBER/TOTAL", help="Judge only this shard of the runs, such as 2/4.")
+        @click.option("--junit", metavar="FILE", help="Write the results as JUnit XML too.")
+        @click.option(
+            "--time-limit",
+            type=click.FloatRange(0, 86_400, min_open=True),
+            metavar="SECONDS",
+            help="Stop a run that takes longer, and continue with the others.",
+        )
+        @click.option(
+            "--isolate", is_flag=True, help="Use a process for every run, for code that keeps state in globals."
+        )
         @wraps(function)
         def run_with_options(*args: Any, **given: Any) -> Any:
             how = FleetOptions(**{name: given.pop(name) for name in FleetOptions._fields})
@@ -67,34 +82,7 @@ def fleet_options(*names_of_jobs: str) -> Callable[[Command], Command]:
                 raise InvalidInput("--time-limit is not a number of seconds", code="usage")
             return function(*args, how=how, **given)
 
-        decorated: Any = run_with_options
-        for names, about in (
-            (
-                ("--isolate",),
-                {"is_flag": True, "help": "Use a process for every run, for code that keeps state in globals."},
-            ),
-            (
-                ("--time-limit",),
-                {
-                    "type": click.FloatRange(0, 86_400, min_open=True),
-                    "metavar": "SECONDS",
-                    "help": "Stop a run that takes longer, and continue with the others.",
-                },
-            ),
-            (("--junit",), {"metavar": "FILE", "help": "Write the results as JUnit XML too."}),
-            (("--shard",), {"metavar": "NUMBER/TOTAL", "help": "Judge only this shard of the runs, such as 2/4."}),
-            (
-                (*names_of_jobs, "jobs"),
-                {
-                    "type": click.IntRange(1, MOST_JOBS),
-                    "metavar": "N",
-                    "help": "Number of processes; by default one for every core.",
-                },
-            ),
-        ):
-            decorated = click.option(*names, **about)(decorated)
-        wrapped: Command = decorated
-        return wrapped
+        return run_with_options
 
     return decorate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,21 +21,14 @@ INSTEAD = {
 """Option → the hint for an agent."""
 
 
-class ProgramReplayOptions:
-    """Values of the options."""
-
-    def __init__(self, loose: str | None, break_at: int | None, realtime: bool) -> None:
-        self.loose = loose
-        self.break_at = break_at
-        self.realtime = realtime
+class ProgramReplayOptions(NamedTuple):
+    loose: str | None
+    break_at: int | None
+    realtime: bool
 
     def refuse(self, what: str, run: str = "") -> None:
         """Refuse the options for anything but one program."""
-        given = [
-            name
-            for name, value in (("--loose", self.loose), ("--break-at", self.break_at), ("--realtime", self.realtime))
-            if value
-        ]
+        given = [f"--{name.replace('_', '-')}" for name, value in self._asdict().items() if value]
         if given:
             message = f"{given[0]} is for the replay of one program, not for {what}"
             raise InvalidInput(message, hint=INSTEAD.get(given[0], "").format(run=run) if run else "", code="usage")
@@ -49,19 +42,18 @@ class ProgramReplayOptions:
 
 
 def program_replay_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    loose = click.option(
+    @click.option(
         "--loose",
         metavar="TIER,…",
         help="Programs: tolerate calls that have `moved`, or whose `content` has drifted; each is listed.",
     )
-    at = click.option(
+    @click.option(
         "--break-at", type=click.IntRange(min=1), metavar="N", help="Programs: start pdb at the effect of event N."
     )
-    pace = click.option("--realtime", is_flag=True, help="Programs: replay streams at their recorded pace.")
-
+    @click.option("--realtime", is_flag=True, help="Programs: replay streams at their recorded pace.")
     @wraps(command)
     def collect_options(*args: Any, **given: Any) -> Any:
         program = ProgramReplayOptions(given.pop("loose"), given.pop("break_at"), given.pop("realtime"))
         return command(*args, program=program, **given)
 
-    return loose(at(pace(collect_options)))
+    return collect_options
