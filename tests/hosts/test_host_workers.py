@@ -25,6 +25,7 @@ from onrecord.hosts.outcomes import IN_DOUBT, RuntimeEffectControllerError
 from onrecord.hosts.scopes import run_id
 from onrecord.journal.reader import JournalReader
 from onrecord.journal.verify import verify_run
+from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.store.factory import open_store
 from onrecord.testing.effect_conformance import SCOPE, Calls, step, tool
 
@@ -110,6 +111,20 @@ def test_a_worker_stopped_for_longer_than_its_lease_cannot_record(url: str, tmp_
     assert answer.event.output == "heir"
     assert verify_run(store, RUN).valid
     store.close()
+
+
+def test_a_child_that_was_forked_while_leases_are_looked_at_keeps_its_own(url: str) -> None:
+    """The lock belongs to a thread that the child does not have."""
+
+    def child() -> int:
+        signal.alarm(60)
+        host = JournalEffectHost(open_store(url), lease_seconds=LEASE_SECONDS)
+        asyncio.run(host.scoped(SCOPE).execute_effect(step("work"), Calls().returning("done")))
+        return 0
+
+    with keeper._lock:
+        pid = forked(child)
+    assert exit_of(pid) == 0
 
 
 def test_workers_that_are_killed_and_stopped_never_do_a_thing_twice(url: str, tmp_path: Path) -> None:

@@ -41,6 +41,10 @@ class _Kept(NamedTuple):
 
 class LeaseKeeper:
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, as a forked child does: it has none of its parent's leases and threads."""
         self._lock = threading.Lock()
         self._runs: dict[int, LiveRun] = {}
         self._kept: dict[int, _Kept] = {}
@@ -49,7 +53,6 @@ class LeaseKeeper:
         self._opening: set[tuple[Any, ...]] = set()
         self._renewed: dict[int, float] = {}
         self._thread: threading.Thread | None = None
-        self._pid = 0
         self._wake = threading.Event()
 
     # A lease belongs to a process and cannot tell two threads of it apart: that is done here.
@@ -98,16 +101,11 @@ class LeaseKeeper:
     ) -> None:
         """Renew the lease until it is let go. `on_lost` is called in another thread when a renewal is refused."""
         with self._lock:
-            if self._pid != os.getpid():  # a forked child holds none of its parent's leases
-                self._runs.clear()
-                self._kept.clear()
-                self._renewed.clear()
             if id(journal) in self._kept:
                 return
             self._kept[id(journal)] = _Kept(journal, lease_seconds, on_lost, allocate_lock())
             self._renewed[id(journal)] = monotonic() if claimed_at is None else claimed_at
-            if self._thread is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="onrecord-keeper", daemon=True)
                 self._thread.start()
             elif lease_seconds < LOOK_SECONDS * RENEWALS_PER_LEASE:
@@ -181,7 +179,7 @@ class LeaseKeeper:
 
 
 def _place(store: Store, run: str, namespace: str) -> tuple[Any, ...]:
-    return store.private_url if not store.url.startswith("memory") else id(store), namespace, run, os.getpid()
+    return store.private_url if not store.url.startswith("memory") else id(store), namespace, run
 
 
 def _supersede(run: LiveRun) -> None:
@@ -194,3 +192,4 @@ def _reason(row: InboxRow) -> Any:
 
 
 keeper = LeaseKeeper()
+os.register_at_fork(after_in_child=keeper.reset)
