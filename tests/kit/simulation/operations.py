@@ -71,6 +71,8 @@ class Ask(NamedTuple):
             return False  # the outcome is still waited for
 
         lane.give_up = give_up
+        if not self.blocks:
+            strands.deliver_here(lane, token)
         return PENDING
 
 

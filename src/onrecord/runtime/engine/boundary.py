@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from _thread import get_ident
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
@@ -138,7 +139,10 @@ async def _perform(spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitab
     effect = TaskEffect(lane, spec, call)
     with run.lock:
         found = run.ask(lane, effect, make, key)
-    if found is effect:
+        is_delivered = found is not effect or run.coordinator.deliver_here(lane.strand, effect)
+        if is_delivered and found is effect:
+            run.delivered(effect)
+    if not is_delivered:
         await effect.wait()
         with run.lock:
             run.delivered(effect)
@@ -221,7 +225,10 @@ class TaskEffect(AwaitedEffect):
         self._is_told_to_stop = False
 
     def begin(self, token: Token) -> None:
-        self.driver.call_soon_threadsafe_really(self._begin)
+        if get_ident() == self.driver.thread:
+            self._begin()
+        else:
+            self.driver.call_soon_threadsafe_really(self._begin)
 
     def _begin(self) -> None:
         with inside():
@@ -257,7 +264,7 @@ class TaskEffect(AwaitedEffect):
         else:
             self.run.interrupt(problem)  # not an outcome: the process is told to end
             return
-        self.driver.arrived(self.run.coordinator, self.token, outcome)
+        self.driver.ended(self.run.coordinator, self.token, outcome)
 
 
 __all__ = ["Inside", "is_outside", "perform", "perform_blocking"]

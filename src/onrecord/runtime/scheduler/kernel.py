@@ -426,6 +426,34 @@ class Kernel:
         self.arrived(token)
         return token
 
+    def deliver_due(self, token: Token, lane: str, acts: int) -> Deliver | None:
+        """Deliver a token that a loop has just asked for, if the record delivers it as soon as the loop rests.
+
+        Return None, and do nothing, if anything else can happen before. `lane` is that of the loop's strand, and `acts`
+        how many of its acts are between the request and the delivery's effect: they are counted.
+        """
+        if self.live or self.ready or self._record.away or self._changed is not None or self._tolerance is not None:
+            return None
+        found = self.history.next_outcome() if token.recorded and not token.cancelled else None
+        if found is None:
+            return None
+        position, item = found
+        if item.key != token.name or item.forced or type(item.value) is EffectCancelled:
+            return None
+        if self.history.may_meet_away(position):
+            return None
+        own = self._lanes.living(lane)
+        own.acts += acts
+        own.draws = 0
+        action = self.next()
+        assert isinstance(action, Deliver)
+        return action
+
+    def expects(self, key: str) -> bool:
+        """Return True if the history delivers that outcome next."""
+        found = self.history.next_outcome()
+        return found is not None and found[1].key == key
+
     # The outside
 
     def arrived(

@@ -209,17 +209,17 @@ class Window:
                 self._changes.popleft()
                 self.forget(self._last)
 
-    def next_is(self, key: str) -> bool:
-        """Return True if the next delivery is the outcome of that key, and all acts before it were made."""
+    def next_outcome(self) -> tuple[int, EffectOutcome] | None:
+        """Return the next delivery with its position, if it is an outcome and all acts before it were made."""
         number = 0
         while number < len(self.ahead) or self.read():
             position, item = self.ahead[number]
             if isinstance(item, DELIVERIES):
-                return type(item) is EffectOutcome and item.key == key
+                return (position, item) if type(item) is EffectOutcome else None
             if isinstance(item, ACTS) and position not in self.made:
-                return False
+                return None
             number += 1
-        return False
+        return None
 
     @property
     def is_loose(self) -> bool:
@@ -263,8 +263,9 @@ class Window:
 
     def _read_to_rest(self, after: float = -math.inf) -> None:
         """Read what the program does before the next delivery, or the next one after a position."""
-        while not (self._rests and self._rests[-1] > after) and self.read():
-            pass
+        if self._items is not None:
+            while not (self._rests and self._rests[-1] > after) and self.read():
+                pass
 
     # The acts of lanes
 
@@ -406,8 +407,7 @@ class Window:
 
         `draws` is None at the act itself: an away before a draw that is not made any more is met there.
         """
-        if not self._rests and self._items is not None:
-            self._read_to_rest()
+        self._read_to_rest()
         found = bool(self.aways) and self._take_away((lane, ordinal), -math.inf, draws)
         for change in self._changes:
             if not found:
@@ -428,6 +428,11 @@ class Window:
                     del self.aways[act]
                 return True
         return False
+
+    def may_meet_away(self, position: int) -> bool:
+        """Return True if a strand may have been away before the delivery that follows the one at a position."""
+        self._read_to_rest(position)
+        return bool(self.aways or self._changes)
 
     def forget_away(self, lane: str, ordinal: int) -> None:
         """Forget the away that the turn under the cursor ends: the strand did not reach that act."""

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from onrecord.errors import OnrecordError
 from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, inside
 from onrecord.runtime.scheduler.items import (
+    STEPS_BETWEEN_RESTS,
     Begin,
     Call,
     Commit,
@@ -58,11 +59,15 @@ class Awaited(Protocol):
         """Give the value to the lane that waits. Called with the run's lock held."""
 
 
-class ThreadWork(Protocol):
-    """An effect that the calling thread executes."""
+class AwaitedOutcome(Protocol):
+    """An effect whose outcome a lane waits for."""
 
     token: Token
     outcome: Any
+
+
+class ThreadWork(AwaitedOutcome, Protocol):
+    """An effect that the calling thread executes."""
 
     def execute(self) -> tuple[Token, Any] | None:
         """Return the token and the outcome; None if the run was stopped."""
@@ -160,7 +165,7 @@ class Coordinator:
 
     def expects(self, key: str) -> bool:
         """Return True if the history delivers that outcome next."""
-        return self._told(self.kernel.history.next_is, key)
+        return self._told(self.kernel.expects, key)
 
     def note(self, lane: str, digest: Any) -> None:
         self._told(self.kernel.note, lane, digest)
@@ -358,6 +363,28 @@ class Coordinator:
             elif not self._do(action):
                 return False
         return False
+
+    def deliver_here(self, strand: Strand, effect: AwaitedOutcome) -> bool:
+        """Deliver a recorded outcome to the lane that has just asked, in a loop that has nothing else to do.
+
+        The counters are those of a loop that rests and is woken. Return False if the lane has to wait: for something
+        else, or to let the real loop have a round.
+        """
+        strand.rests += 1
+        if strand.callbacks or not strand.is_pumping or strand.rests >= STEPS_BETWEEN_RESTS:
+            return False
+        try:
+            # The end of this callback, and the one that would have woken the lane.
+            action = self.kernel.deliver_due(effect.token, strand.lane, acts=2)
+        except Exception as error:
+            self._stop_by(error)
+        if action is None:
+            return False
+        self.progress += 1
+        self._steps, strand.taken = 1, 2
+        strand.since = monotonic()
+        effect.outcome = action.value
+        return True
 
     def _wait_at_gate(self, strand: Strand) -> None:
         self.advance()

@@ -49,6 +49,9 @@ class LoopDriver:
         self.strands: dict[Coordinator, Strand] = {}
         """The strand of each run that runs in this loop."""
         self._arrivals: set[Coordinator] = set()
+        self._is_pumped_here = False
+        """A callback of this loop makes a run continue, and runs the strand that gets the baton."""
+        self._next: Strand | None = None
         self.tasks: WeakSet[LaneTask] = WeakSet()
         """Tasks of runs, which are cancelled if their run is stopped."""
         self.on_close: dict[Coordinator, Callable[[], None]] = {}
@@ -130,6 +133,14 @@ class LoopDriver:
         if run.take(token, value, last=last):
             self.advance_soon(run)
 
+    def ended(self, run: Coordinator, token: Token, value: Any) -> None:
+        """Take the outcome of a task of this loop, in a callback of its own. If nothing else is open, continue."""
+        if run.take(token, value):
+            if len(run.kernel.open) == 1:
+                self._advance(run)
+            else:
+                self.advance_soon(run)
+
     def advance_soon(self, run: Coordinator) -> None:
         """Let the run continue after this round of the loop, if it rests."""
         if run in self._arrivals:
@@ -145,22 +156,45 @@ class LoopDriver:
 
     def _advance(self, run: Coordinator) -> None:
         self._arrivals.discard(run)
+        strand = self._find_next(run, run.advance)
+        if strand is not None:
+            self.pump(strand)
+
+    def _find_next(self, run: Coordinator, advance: Callable[[], None]) -> Strand | None:
+        """Let the run continue. Return its strand of this loop if it gets the baton."""
         with run.lock:
-            run.advance()
+            self._is_pumped_here, self._next = True, None
+            try:
+                advance()
+            finally:
+                self._is_pumped_here = False
+        return self._next
 
     def start_pump(self, strand: Strand) -> None:
-        """Let the real loop call `pump`."""
-        if get_ident() == self.thread:
-            self.call_soon_really(self.pump, strand)
-        else:
+        """Let the real loop call `pump`, or the callback of this loop that has made the run continue."""
+        if get_ident() != self.thread:
             self.call_soon_threadsafe_really(self.pump, strand)
+        elif self._is_pumped_here and self._next is None:
+            self._next = strand
+        else:
+            self.call_soon_really(self.pump, strand)
 
     def pump(self, strand: Strand) -> None:
-        """Run the agent's callbacks: the strand has the baton."""
+        """Run the agent's callbacks, as long as a strand of this loop has the baton."""
+        strand.rests = 0
+        while (following := self._run_callbacks(strand)) is not None:
+            strand = following
+            strand.rests += 1
+            if strand.rests >= STEPS_BETWEEN_RESTS:  # effects in this loop get a round; the baton stays here
+                self.call_soon_really(self.pump, strand)
+                return
+
+    def _run_callbacks(self, strand: Strand) -> Strand | None:
+        """Run callbacks until the strand rests. Return the strand of this loop that gets the baton then."""
         run, kernel = strand.coordinator, strand.coordinator.kernel
         before, CURRENT.strand = CURRENT.strand, strand
         strand.is_pumping = True
-        taken = left = 0  # a loop that is stopped runs the rest of its round
+        strand.taken = left = 0  # a loop that is stopped runs the rest of its round
         try:
             while strand.callbacks and not run.is_over:
                 if left == 0:
@@ -168,13 +202,13 @@ class LoopDriver:
                         break
                     left = len(strand.callbacks)
                 left -= 1
-                taken += 1
-                if taken > STEPS_BETWEEN_RESTS:
-                    if not kernel.ready:  # effects in this loop get a round; the baton stays here
+                strand.taken += 1
+                if strand.taken > STEPS_BETWEEN_RESTS:
+                    if not kernel.ready:
                         if kernel.live:
                             sleep(BUSY_SECONDS)
                         self.call_soon_really(self.pump, strand)
-                        return
+                        return None
                     with run.lock:
                         kernel.wake(strand)
                     break
@@ -195,7 +229,8 @@ class LoopDriver:
         elif not self.loop._stopping:
             with run.lock:
                 if run.running is strand:
-                    run.give_up()
+                    return self._find_next(run, run.give_up)
+        return None
 
     def release(self, strand: Strand) -> None:
         """Let what is left of a run that is over end: its tasks are cancelled, and each of their acts is refused."""

@@ -59,6 +59,10 @@ class Strand:
         self.callbacks: deque[tuple[str, asyncio.Handle]] = deque()
         """Callbacks of the agent, each with the lane that it belongs to."""
         self.is_pumping = False
+        self.taken = 0
+        """Callbacks that the pump has run since it began."""
+        self.rests = 0
+        """How often it rested and continued without a round of the real loop."""
         self.owner = lane
         """The lane of the callback that runs now."""
         self.adopted: asyncio.Task[Any] | None = None
