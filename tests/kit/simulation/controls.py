@@ -255,7 +255,7 @@ class CountersSurviveACheckpoint(Kernel):
     def checkpoint(self, lane: str, digest: Any) -> str:
         own = self._lanes.living(lane)
         root = super().checkpoint(lane, digest)
-        self._lanes._lanes[root] = own
+        self._lanes.states[root] = own
         own.name = root
         return root
 

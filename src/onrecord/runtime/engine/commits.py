@@ -132,13 +132,14 @@ class _Batch(msgspec.Struct):
             self.draws = []
 
     def add(self, item: Item) -> None:
-        if isinstance(item, _TURNS):
-            self._add_turn(item)
-            return
-        if isinstance(item, Drawn):
+        kind = type(item)
+        if kind is Drawn:
             if self.turns or len(self.draws) >= ITEMS_IN_EVENT:
                 self.close()
-            self.draws.append([item.lane, item.site, item.value])
+            self.draws.append(list(item))
+            return
+        if kind in _TURNS:
+            self._add_turn(item)
             return
         if self.turns or self.draws:
             self.close()

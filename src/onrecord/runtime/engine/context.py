@@ -10,19 +10,11 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.runtime.scheduler.drivers.strands import Strand, find_lane, inside
+from onrecord.runtime.scheduler.drivers.strands import Lane, current_lane, find_lane, inside
 
 if TYPE_CHECKING:
     from onrecord.runtime.engine.open_effect import OpenEffect
     from onrecord.runtime.engine.run import LiveRun
-
-
-class Lane(NamedTuple):
-    """The lane of the running code."""
-
-    run: LiveRun
-    strand: Strand
-    name: str
 
 
 class Inside(NamedTuple):
@@ -39,15 +31,6 @@ class Inside(NamedTuple):
 
 
 EFFECT: ContextVar[Inside | None] = ContextVar("onrecord_effect", default=None)
-
-
-def current_lane() -> Lane | None:
-    """Return the lane of the running code; None inside an effect and outside of runs."""
-    found = find_lane()
-    if found is None:
-        return None
-    strand, name = found
-    return Lane(strand.coordinator.owner, strand, name)
 
 
 def current_effect() -> Inside | None:

@@ -45,34 +45,32 @@ class LaneTable:
         self.root = root
         self.alive = 1
         """How many lanes have not ended."""
-        self._lanes = {root: LaneState(root)}
+        self.states = {root: LaneState(root)}
 
     @property
     def names(self) -> list[str]:
         """The names of all lanes that are not forgotten."""
-        return list(self._lanes)
+        return list(self.states)
 
     def find(self, name: str) -> LaneState | None:
         """Return the lane, unless it is forgotten."""
-        return self._lanes.get(name)
+        return self.states.get(name)
 
     def living(self, name: str) -> LaneState:
         """Return the lane, or the nearest one above it that has not ended: callbacks may outlive their task."""
-        lane = self._lanes.get(name)
-        if lane is not None and not lane.ended:
-            return lane
+        lane = self.states.get(name)
         while lane is None or lane.ended:
             if name == self.root:
-                return self._lanes[name]
+                return self.states[name]
             name = name.rpartition(">")[0] or self.root
-            lane = self._lanes.get(name)
+            lane = self.states.get(name)
         return lane
 
     def add(self, parent: str, label: str) -> str:
         """Name a new lane."""
         above = self.living(parent)
         name = child_lane(above.name, label, above.count(("born", label)))
-        self._lanes[name] = LaneState(name, above.name, label, above.births)
+        self.states[name] = LaneState(name, above.name, label, above.births)
         above.births += 1
         above.children += 1
         self.alive += 1
@@ -80,42 +78,42 @@ class LaneTable:
 
     def rename(self, name: str, label: str) -> str:
         """Name a lane that has done nothing, if it is the last one that its parent started. Return its name."""
-        lane = self._lanes.get(name)
+        lane = self.states.get(name)
         if lane is None or lane.parent is None or lane.acts or lane.births or lane.ended:
             return name
         if lane.counts or lane.requests:
             return name
-        above = self._lanes[lane.parent]
+        above = self.states[lane.parent]
         if lane.number != above.births - 1:
             return name  # others were started since
         above.counts["born", lane.label] -= 1
-        del self._lanes[name]
+        del self.states[name]
         lane.name = child_lane(above.name, label, above.count(("born", label)))
         lane.label = label
-        self._lanes[lane.name] = lane
+        self.states[lane.name] = lane
         return lane.name
 
     def end(self, name: str) -> bool:
         """Forget a lane as soon as its children have ended too. Return False if it had ended before."""
-        lane = self._lanes.get(name)
+        lane = self.states.get(name)
         if lane is None or lane.ended:
             return False
         lane.ended = True
         self.alive -= 1
         while lane.parent is not None and lane.ended and not lane.children:
-            del self._lanes[lane.name]
-            lane = self._lanes[lane.parent]
+            del self.states[lane.name]
+            lane = self.states[lane.parent]
             lane.children -= 1
         return True
 
     def restart(self, root: str) -> None:
         """Continue as another root lane, with all counters at zero."""
         self.root = root
-        self._lanes = {root: LaneState(root)}
+        self.states = {root: LaneState(root)}
 
     def above(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield each lane above, with the number of lanes that it had started before the branch to this one."""
-        lane = self._lanes[name]
+        lane = self.states[name]
         while lane.parent is not None:
             yield lane.parent, lane.number
-            lane = self._lanes[lane.parent]
+            lane = self.states[lane.parent]

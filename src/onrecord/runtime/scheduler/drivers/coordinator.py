@@ -341,7 +341,11 @@ class Coordinator:
         """
         kernel, token = self.kernel, effect.token
         while self.running is None and self.stopped is None and not self.has_ended:
-            action = self._next()
+            try:
+                action: Any = kernel.next()
+            except Exception as error:  # the record cannot be read
+                self.stop(_as_reason(error))
+                return False
             kind = type(action)
             if kind is Commit:
                 kernel.committed(self._journal.commit(action.items, action.sync))

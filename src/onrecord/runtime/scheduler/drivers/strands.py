@@ -11,9 +11,10 @@ import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from onrecord.runtime.engine.run import LiveRun
     from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
     from onrecord.runtime.scheduler.items import Token
 
@@ -154,6 +155,23 @@ def find_lane() -> tuple[Strand, str] | None:
             return (strand, task.lane) if isinstance(task, LaneTask) else None
         return strand, strand.owner
     return strand, strand.lane
+
+
+class Lane(NamedTuple):
+    """The lane of the running code."""
+
+    run: LiveRun
+    strand: Strand
+    name: str
+
+
+def current_lane() -> Lane | None:
+    """Return the lane of the running code, with its run; None inside an effect and outside of runs."""
+    strand = CURRENT.strand
+    if strand is not None and strand.loop is None and not CURRENT.depth:
+        return Lane(strand.coordinator.owner, strand, strand.lane)
+    found = find_lane()
+    return None if found is None else Lane(found[0].coordinator.owner, *found)
 
 
 ADOPTED: dict[asyncio.Task[Any], Strand] = {}
