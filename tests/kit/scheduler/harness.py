@@ -12,7 +12,7 @@ import functools
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from onrecord.runtime.scheduler import items
 from onrecord.runtime.scheduler.drivers import loops, threads
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, Strand, find_lane, inside
+from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneTask, Strand, find_lane, inside
 from onrecord.runtime.scheduler.items import Call, Chunk, Cut, EffectCancelled, EffectFailed, EffectOutcome, Item, Token
 from onrecord.runtime.scheduler.kernel import Kernel
 from onrecord.runtime.scheduler.window import Window, digest_history
@@ -287,10 +287,38 @@ async def carry_beside(programs: list[Callable[[], Any]], mode: str, folder: Pat
         history = list(enumerate(journal.read())) if mode == "replay" else []
         window = Window(history, digest_history(history, writable=mode != "replay"))
         run = Coordinator(Kernel(window, writable=mode != "replay"), journal)
-        result = await loops.carry(run, call(), lambda task: repr(task.result()))
+        result = await _carry_in_loop(run, call(), lambda task: repr(task.result()))
         return (result, run.kernel.time) if run.stopped is None else run.stopped
 
     return await asyncio.gather(*[one(number, call) for number, call in enumerate(programs)])
+
+
+async def _carry_in_loop(run: Coordinator, coroutine: Coroutine[Any, Any, Any], digest: Callable[[Any], Any]) -> Any:
+    """Run an asynchronous agent in the running loop, beside whatever else lives there.
+
+    `digest` makes of the ended task what the record says of the end. It is asked before the run rests again.
+    """
+    loop = asyncio.get_running_loop()
+    driver, strand = loops.LoopDriver.of(loop), run.main
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end(task: asyncio.Task[Any]) -> None:
+        if not run.is_over:
+            run.finish(digest(task))
+        if not ended.done():
+            ended.set_result(None)
+
+    with run.lock:
+        driver.enter(strand)
+        task = LaneTask(coroutine, strand, run.kernel.root, run.next_number(), loop=loop)
+        task.add_done_callback(end)
+        run.advance()
+    try:
+        await ended
+    finally:
+        with run.lock:
+            driver.leave(strand)
+    return task.result()
 
 
 def main() -> None:

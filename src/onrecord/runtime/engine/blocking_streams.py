@@ -18,9 +18,8 @@ from onrecord.runtime.engine.attempts import Attempts
 from onrecord.runtime.engine.boundary import ask_in_thread
 from onrecord.runtime.engine.context import Lane, current_lane, inside
 from onrecord.runtime.engine.open_effect import EffectSpec, MadeOutcome, MakeEvent, OpenEffect
-from onrecord.runtime.engine.outcomes import open_outcome
 from onrecord.runtime.engine.stops import RunStopped
-from onrecord.runtime.engine.streams import DeliveredChunk, check_inside, find_foretold, make_chunk, opened
+from onrecord.runtime.engine.streams import DeliveredChunk, StreamReader, drop_unread, make_chunk
 from onrecord.runtime.scheduler.drivers.strands import Strand
 from onrecord.runtime.scheduler.items import Token
 
@@ -32,14 +31,11 @@ FINALISER_SECONDS = 1.0
 """How long a finaliser waits for the run's lock. Its thread may hold a lock that the owner of the run's lock needs."""
 
 
-class BlockingStream:
+class BlockingStream(StreamReader):
     """An iterator over the chunks of an effect.
 
     `unfold` makes chunks of an outcome: the record of another run may have no others to serve.
     """
-
-    _effect: _ThreadStream | None = None
-    _is_over = False
 
     def __init__(
         self,
@@ -49,19 +45,8 @@ class BlockingStream:
         generate: Generate,
         unfold: Callable[[Any], Iterable[Any]] = iter,
     ) -> None:
-        self._run: LiveRun = lane.run
-        self._spec = spec
-        self._make = make
-        self._generate = generate
+        super().__init__(lane, spec, make, generate)
         self._unfold = unfold
-        self._plain: Iterator[Any] | None = None
-        """The chunks of a stream that is read inside an effect, where nothing is recorded."""
-        self.result: Any = None
-        """The value of the outcome, once the stream has ended."""
-
-    def foretold(self) -> Any:
-        """Return the value of the outcome if the record has it, even before the stream has ended; otherwise None."""
-        return find_foretold(self._run, self._effect)
 
     def __iter__(self) -> BlockingStream:
         return self
@@ -69,25 +54,21 @@ class BlockingStream:
     def __next__(self) -> Any:
         if self._is_over:
             raise StopIteration
-        run, lane = self._run, current_lane()
-        if lane is None or lane.run is not run:
-            return self._read_inside()
+        lane = current_lane()
+        if lane is None or lane.run is not self._run:
+            return next(self._read_plain())
         try:
-            effect = self._wait_for_next(lane)
+            self._wait_for_next(lane)
         except RunStopped:
             self._is_over = True
             if self._effect is not None:
                 self._effect.close_source()
             raise
-        if effect.chunks:
-            return opened(run, effect.chunks.popleft(), as_is=self._spec.handed_as_is)
-        self._is_over = True
-        with run.lock:
-            run.delivered(effect)
-        self.result = open_outcome(run, effect)  # or raises the error that ended it
-        raise StopIteration
+        if (found := self._take_next()) is None:
+            raise StopIteration
+        return found[0]
 
-    def _wait_for_next(self, lane: Lane) -> _ThreadStream:
+    def _wait_for_next(self, lane: Lane) -> None:
         run, effect = self._run, self._effect
         if effect is None:
             make, generate = self._make, self._generate
@@ -99,38 +80,17 @@ class BlockingStream:
                 self._effect = effect
                 run.streams.add(self)
                 effect.wait(lane.strand)
-            return effect
+            return
         with run.lock:
             run.coordinator.act(lane.strand)
             if not effect.chunks and effect.outcome is None:
                 effect.wait(lane.strand)
-        return effect
-
-    def _read_inside(self) -> Any:
-        if self._plain is None:
-            check_inside(self._run, self._spec, is_asked=self._effect is not None)
-            self._plain = self._generate()
-        return next(self._plain)
 
     def close(self) -> None:
         """Stop reading."""
         if self._plain is not None and hasattr(self._plain, "close"):
             self._plain.close()
         self.give_up()
-
-    def left(self) -> None:
-        """Stop reading."""
-        self.give_up()
-
-    def give_up(self) -> None:
-        """End the stream: it is not read any more."""
-        if self._effect is not None and not self._is_over:
-            self._is_over = True
-            self._effect.give_up()
-
-    def __del__(self) -> None:
-        if self._effect is not None and not self._is_over:
-            self._effect.give_up_if_possible()
 
 
 class _ThreadStream(OpenEffect):
@@ -163,17 +123,12 @@ class _ThreadStream(OpenEffect):
 
     def give_up(self) -> None:
         """Write that the reader needs no more, and close what it read from."""
-        run = self._run
-        with run.lock:
-            if run.is_stopped:
+        with self._run.lock:
+            if not drop_unread(self._run, self):
                 return
-            run.kernel.drop(self.token)
-            self.chunks.clear()
-            if self.token.done:
-                run.delivered(self)
         self.close_source()
 
-    def give_up_if_possible(self) -> None:
+    def give_up_soon(self) -> None:
         """Give the stream up from a finaliser, which may be called in any thread and in the middle of anything.
 
         What cannot be written now has no outcome.

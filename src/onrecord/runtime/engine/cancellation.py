@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.core.events import SignalReceived
 from onrecord.runtime.engine.open_effect import MadeOutcome
 from onrecord.runtime.replay.records import RecordedOutcome
+from onrecord.runtime.scheduler.drivers.coordinator import WakeUp
 from onrecord.runtime.scheduler.drivers.strands import Strand
 
 if TYPE_CHECKING:
@@ -80,24 +81,9 @@ class Cancellation:
         kernel, token = self._run.kernel, self._token
         has_arrived = token.here and not token.done if kernel.live else self._run.coordinator.expects(_KEY)
         if has_arrived:  # it is delivered at rest, before the request is made
-            pause = self._run.coordinator.turn(strand.lane, "pause", _Pause(self._run, strand))
+            pause = self._run.coordinator.turn(strand.lane, "pause", WakeUp(kernel, strand))
             kernel.arrived(pause, time=kernel.time)
             self._run.coordinator.wait(strand)
         if self._is_due:
             self._is_due = False
             raise asyncio.CancelledError
-
-
-class _Pause:
-    """A thread that waits for the next rest."""
-
-    def __init__(self, run: LiveRun, strand: Strand) -> None:
-        self._run = run
-        self._strand = strand
-
-    def begin(self, token: Token) -> None: ...
-
-    def stop(self, token: Token) -> None: ...
-
-    def deliver(self, value: Any, last: bool) -> None:
-        self._run.kernel.wake(self._strand)

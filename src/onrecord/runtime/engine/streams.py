@@ -50,10 +50,10 @@ class MadeChunk:
 DeliveredChunk = MadeChunk | RecordedChunk
 
 
-class Stream:
-    """An asynchronous iterator over the chunks of an effect, as an agent reads it."""
+class StreamReader:
+    """The chunks of an effect, as an agent reads them: from a task or from a thread."""
 
-    _effect: _StreamEffect | None = None
+    _effect: Any = None
     _is_over = False
 
     def __init__(self, lane: Lane, spec: EffectSpec, make: MakeEvent, generate: Callable[[], Any]) -> None:
@@ -61,7 +61,7 @@ class Stream:
         self._spec = spec
         self._make = make
         self._generate = generate
-        self._plain: AsyncGenerator[Any, None] | None = None
+        self._plain: Any = None
         """The chunks of a stream that is read inside an effect, where nothing is recorded."""
         self.result: Any = None
         """The value of the outcome, once the stream has ended."""
@@ -70,57 +70,27 @@ class Stream:
         """Return the value of the outcome if the record has it, even before the stream has ended; otherwise None."""
         return find_foretold(self._run, self._effect)
 
-    def __aiter__(self) -> Stream:
-        return self
-
-    async def __anext__(self) -> Any:
-        if self._is_over:
-            raise StopAsyncIteration
-        run, lane, effect = self._run, current_lane(), self._effect
-        if lane is None or lane.run is not run:
-            return await self._read_inside()
-        if effect is None:
-            effect = self._ask(lane)
-        if not effect.has_next:
-            try:
-                await effect.wait_for_next()
-            except asyncio.CancelledError:
-                self._end(effect)
-                raise
+    def _take_next(self) -> tuple[Any] | None:
+        """Return the next delivered chunk, in a tuple; None at the end. Raise the error that ended the stream."""
+        run, effect = self._run, self._effect
         if effect.chunks:
-            return opened(run, effect.chunks.popleft(), as_is=self._spec.handed_as_is)
-        self._end(effect)
-        self.result = open_outcome(run, effect)  # or raises the error that ended it
-        raise StopAsyncIteration
+            return (opened(run, effect.chunks.popleft(), as_is=self._spec.handed_as_is),)
+        self._end()
+        self.result = open_outcome(run, effect)
+        return None
 
-    def _ask(self, lane: Lane) -> _StreamEffect:
-        run, make, generate = self._run, self._make, self._generate
-        if run.substitutes is not None:
-            make, generate = run.substitutes.substitute_stream(self._spec, make, generate)
-        effect = _StreamEffect(lane, self._spec, generate)
-        with run.lock:
-            run.ask(lane, effect, make, None)
-            run.streams.add(self)
-        self._effect = effect
-        return effect
-
-    def _end(self, effect: _StreamEffect) -> None:
+    def _end(self) -> None:
         self._is_over = True
-        if effect.outcome is not None:
+        if self._effect.outcome is not None:
             with self._run.lock:
-                self._run.delivered(effect)
+                self._run.delivered(self._effect)
 
-    async def _read_inside(self) -> Any:
+    def _read_plain(self) -> Any:
+        """Return the iterator of a stream that is read inside an effect."""
         if self._plain is None:
             check_inside(self._run, self._spec, is_asked=self._effect is not None)
             self._plain = self._generate()
-        return await self._plain.__anext__()
-
-    async def aclose(self) -> None:
-        """Stop reading."""
-        if self._plain is not None:
-            await self._plain.aclose()
-        self.give_up()
+        return self._plain
 
     def left(self) -> None:
         """Stop reading, without a task."""
@@ -137,6 +107,48 @@ class Stream:
             self._effect.give_up_soon()
 
 
+class Stream(StreamReader):
+    """An asynchronous iterator over the chunks of an effect."""
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._is_over:
+            raise StopAsyncIteration
+        lane, effect = current_lane(), self._effect
+        if lane is None or lane.run is not self._run:
+            return await self._read_plain().__anext__()
+        if effect is None:
+            effect = self._ask(lane)
+        if not effect.chunks and effect.outcome is None:
+            try:
+                await effect.wait_for_next()
+            except asyncio.CancelledError:
+                self._end()
+                raise
+        if (found := self._take_next()) is None:
+            raise StopAsyncIteration
+        return found[0]
+
+    def _ask(self, lane: Lane) -> _StreamEffect:
+        run, make, generate = self._run, self._make, self._generate
+        if run.substitutes is not None:
+            make, generate = run.substitutes.substitute_stream(self._spec, make, generate)
+        effect = _StreamEffect(lane, self._spec, generate)
+        with run.lock:
+            run.ask(lane, effect, make, None)
+            run.streams.add(self)
+        self._effect = effect
+        return effect
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        if self._plain is not None:
+            await self._plain.aclose()
+        self.give_up()
+
+
 class _StreamEffect(TaskEffect):
     """The effect of a stream, and what was delivered of it. It does not know its reader, which may drop it."""
 
@@ -148,10 +160,6 @@ class _StreamEffect(TaskEffect):
         self._thread = get_ident()
 
     # The reader's side
-
-    @property
-    def has_next(self) -> bool:
-        return bool(self.chunks) or self.outcome is not None
 
     async def wait_for_next(self) -> None:
         """Ask for the next chunk and wait for it, or for the outcome."""
@@ -165,15 +173,8 @@ class _StreamEffect(TaskEffect):
 
     def give_up(self) -> None:
         """Write that the reader needs no more, and tell the effect to end."""
-        run = self.run
-        with run.lock:
-            if run.is_stopped:
-                return
-            run.kernel.drop(self.token)
-            self.chunks.clear()
-            if self.token.done:
-                run.delivered(self)
-            elif self.token.begun:
+        with self.run.lock:
+            if drop_unread(self.run, self) and not self.token.done and self.token.begun:
                 self.stop(self.token)  # the kernel says so too, but not at the end of the run
 
     def give_up_soon(self) -> None:
@@ -229,6 +230,17 @@ class _StreamEffect(TaskEffect):
 
 
 # What streams of tasks and of threads share
+
+
+def drop_unread(run: LiveRun, effect: Any) -> bool:
+    """Write that a stream is not read any more. Return False if its run is over. Called with the run's lock held."""
+    if run.is_stopped:
+        return False
+    run.kernel.drop(effect.token)
+    effect.chunks.clear()
+    if effect.token.done:
+        run.delivered(effect)
+    return True
 
 
 def make_chunk(run: LiveRun, key: str, number: int, chunk: Any) -> MadeChunk:

@@ -157,10 +157,6 @@ class History:
         """The agent itself has ended."""
         return self.end is not None and not self.was_cut_off
 
-    @property
-    def is_forked(self) -> bool:
-        return bool(self.shared)
-
     def stretches(self) -> Iterator[tuple[Stretch, int]]:
         """Yield the parts of the history, each with the seq (of its own run) after which it is read."""
         for stretch in self._stretches:

@@ -62,8 +62,7 @@ from onrecord.runtime.scheduler.items import (
 )
 from onrecord.runtime.scheduler.lanes import LaneTable
 from onrecord.runtime.scheduler.live_side import Arrival, LiveSide, MayRepeat
-from onrecord.runtime.scheduler.record_side import Due, Over, RecordSide
-from onrecord.runtime.scheduler.tolerance import Tolerance
+from onrecord.runtime.scheduler.record_side import Due, Over, RecordSide, Tolerance
 from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 

@@ -417,7 +417,7 @@ class Coordinator:
             strand.since = monotonic()
             return
         while token is not None:
-            token.detail = _Back(self.kernel, strand)
+            token.detail = WakeUp(self.kernel, strand)
             if strand.is_away:
                 strand.is_away = False
             else:
@@ -538,8 +538,8 @@ def _as_reason(error: Exception) -> OnrecordError:
     return reason
 
 
-class _Back:
-    """The turn of a strand that was away."""
+class WakeUp:
+    """A turn that wakes a strand: one that was away, or that waits for the next rest."""
 
     def __init__(self, kernel: Kernel, strand: Strand) -> None:
         self._kernel = kernel

@@ -457,31 +457,3 @@ class StrayWake(asyncio.Handle):
 
     def deliver(self, value: Any, last: bool) -> None:
         self._driver.add(self._run_of, self._lane, self)
-
-
-async def carry(run: Coordinator, coroutine: Coroutine[Any, Any, Any], digest: Callable[[Any], Any]) -> Any:
-    """Run an asynchronous agent in the running loop, beside whatever else lives there.
-
-    `digest` makes of the ended task what the record says of the end. It is asked before the run rests again.
-    """
-    loop = asyncio.get_running_loop()
-    driver, strand = LoopDriver.of(loop), run.main
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def end(task: asyncio.Task[Any]) -> None:
-        if not run.is_over:
-            run.finish(digest(task))
-        if not ended.done():
-            ended.set_result(None)
-
-    with run.lock:
-        driver.enter(strand)
-        task = LaneTask(coroutine, strand, run.kernel.root, run.next_number(), loop=loop)
-        task.add_done_callback(end)
-        run.advance()
-    try:
-        await ended
-    finally:
-        with run.lock:
-            driver.leave(strand)
-    return task.result()
