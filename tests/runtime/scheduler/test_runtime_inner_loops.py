@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import onrecord
+from kit.runtime import recorded_and_replayed
 from onrecord.core.events import TurnTaken
 from onrecord.store.memory import MemoryStore
 
@@ -92,3 +94,39 @@ def test_a_stopped_loop_runs_the_rest_of_its_round() -> None:
         assert run() == 1
         loop.close()
     assert ended == ["same round", "same round"]
+
+
+def test_a_pool_that_only_an_effect_used_does_not_let_others_continue_at_the_end_of_a_loop(memory: Any) -> None:
+    """A replay has no such pool. Ending it would be a rest of the recording alone."""
+    may_end = threading.Event()
+
+    @onrecord.step
+    async def use_a_pool() -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, int)
+        loop.run_in_executor(None, may_end.wait)
+
+    @onrecord.step
+    def wait_for_the_loop() -> None:
+        may_end.wait()
+
+    @onrecord.agent
+    def ending_a_loop() -> Any:
+        order: list[str] = []
+
+        def other() -> None:
+            wait_for_the_loop()
+            order.append("other")
+
+        async def inner() -> None:
+            await use_a_pool()
+            may_end.set()
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        asyncio.run(inner())
+        order.append("main")
+        thread.join()
+        return order
+
+    assert recorded_and_replayed(ending_a_loop, store=memory) == ["main", "other"]
