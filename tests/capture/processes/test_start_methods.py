@@ -166,15 +166,7 @@ PROGRAMS = {
 QUICK = ("sys.executable", "shell", "os.fork", "fork", "spawn", "forkserver", "os.posix_spawn", "asyncio", "threads")
 
 
-_ORDER_OF_WATCHERS = pytest.mark.xfail(
-    strict=False, reason="known defect: threads in which asyncio waits for a child are lanes, whose order may differ"
-)
-
-
-@pytest.mark.parametrize(
-    "how",
-    [pytest.param(how, marks=_ORDER_OF_WATCHERS) if how == "asyncio" else how for how in (PROGRAMS if SOAK else QUICK)],
-)
+@pytest.mark.parametrize("how", PROGRAMS if SOAK else QUICK)
 def test_a_child_is_a_run_of_its_own_and_is_replayed_with_its_parent(box: Any, how: str) -> None:
     box.write("program.py", PROGRAMS[how])
     box.write("child.py", CHILD)

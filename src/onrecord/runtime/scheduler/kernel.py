@@ -111,7 +111,7 @@ class Kernel:
         self._divergences = DivergenceReports(self.history, self._lanes, self.open)
         self._changed = ChangedCode(self.history, awaited, self._outside.spares) if accepts else None
         self._tolerance = None if loosen is None else Tolerance(loosen, self.history, awaited)
-        self._record = RecordSide(self.history, awaited, self._divergences, self._changed, self._tolerance)
+        self._record = RecordSide(self.history, awaited, self._lanes, self._divergences, self._changed, self._tolerance)
         self.ready: deque[Any] = deque()
         """Strands that can continue, in the order in which they were woken."""
         self._queued: set[Any] = set()
@@ -556,11 +556,14 @@ class Kernel:
     def stuck(self) -> Diverged | None:
         """Return what to report of a program that makes no progress in its history.
 
-        None if the code may have changed: then the rest of the history is dropped.
+        None if the code may have changed: then the rest of the history is dropped. None, too, if code outside of every
+        lane was waited for: then it is not any more.
         """
         item = self.history.head()
         if self.diverged is not None:
             return self.diverged
+        if self._record.give_up_waiting():
+            return None
         if self._changed is not None:
             self._changed.drop_rest()
             return None

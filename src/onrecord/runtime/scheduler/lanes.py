@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onrecord.core.lane_names import child_lane
+from onrecord.core.lane_names import child_lane, parent_lane, sibling_name
 
 
 class LaneState:
@@ -105,6 +105,18 @@ class LaneTable:
             lane = self.states[lane.parent]
             lane.children -= 1
         return True
+
+    def is_over(self, name: str) -> bool:
+        """Return True for a lane that has ended, or is not started any more; False for one that is still to start."""
+        lane = self.states.get(name)
+        if lane is not None:
+            return lane.ended
+        parent, (_, ordinal) = parent_lane(name), sibling_name(name)
+        above = self.states.get(parent or "")
+        if above is None or above.ended:
+            return parent is None or self.is_over(parent)
+        births = [(key[1], count) for key, count in above.counts.items() if type(key) is tuple and key[0] == "born"]
+        return any(ordinal < count and child_lane(above.name, label, ordinal) == name for label, count in births)
 
     def restart(self, root: str) -> None:
         """Continue as another root lane, with all counters at zero."""

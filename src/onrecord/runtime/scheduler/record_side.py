@@ -6,7 +6,11 @@ first.
 
 A program may sleep, or give a pool jobs, more or less often than its record says, as one that polls a file or finds a
 cache warm does. So a recorded turn that no lane waits for is skipped. A timer or a job that the record does not have
-comes before a divergence is reported. A wake-up is waited for: code outside of every lane may still make it.
+comes before a divergence is reported.
+
+A wake-up is made by code outside of every lane, at any time: data of a pipe may come in one piece or in two. So one of
+the record is waited for until its lane has ended, one that the record does not have is delivered before a divergence is
+reported, and a program that is woken from outside is waited for.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from onrecord.runtime.scheduler.items import (
     Wait,
     is_same_act,
 )
+from onrecord.runtime.scheduler.lanes import LaneTable
 from onrecord.runtime.scheduler.wait_table import WaitTable
 from onrecord.runtime.scheduler.window import Window
 
@@ -112,6 +117,7 @@ class RecordSide:
         self,
         history: Window,
         awaited: WaitTable,
+        lanes: LaneTable,
         divergences: DivergenceReports,
         changed: ChangedCode | None,
         tolerance: Tolerance | None,
@@ -120,6 +126,7 @@ class RecordSide:
         """Lanes whose strand is away now."""
         self._history = history
         self._awaited = awaited
+        self._lanes = lanes
         self._divergences = divergences
         self._changed = changed
         self.tolerance = tolerance
@@ -127,6 +134,8 @@ class RecordSide:
         """Turns that a busy program did not wait for. It may still do so when it rests."""
         self._has_shifted = False
         """The program sleeps more or less often than its record says."""
+        self._is_woken = False
+        """The program is woken by code outside of every lane, which may do so again."""
         self._fired = 0, 0
         """The position of the cursor, and how many timers fired there that the record does not have."""
 
@@ -187,6 +196,9 @@ class RecordSide:
 
     def _is_needless(self, token: Token | None, turn: Turn, steps: int | None) -> bool:
         """Return True for a turn that no lane waits for. It changes nothing by itself."""
+        if turn.kind == "wake":
+            self._is_woken = True
+            return token is None and self._lanes.is_over(turn.lane)
         if turn.kind not in _NEEDLESS or self.away or self._changed is not None:
             return False
         if token is not None:
@@ -229,7 +241,7 @@ class RecordSide:
         if count >= MOST_FIRED:
             return None
         turns = (token for token in self._awaited.open if token.call is None)
-        found = min((token for token in turns if self._may_fire(token)), key=self._rank, default=None)
+        found = min(filter(self._may_fire, turns), key=self._rank, default=None)
         if found is None:
             return None
         self._fired = self._history.position, count + 1
@@ -237,8 +249,13 @@ class RecordSide:
         return Due(found, Turn(*found.turn_name, found.due), None)
 
     def _may_fire(self, token: Token) -> bool:
+        """Return True for a turn that may be delivered without a record. A wake-up must have come."""
         kind = token.turn_name[0]
-        return kind in ("timer", "back") or (kind == "start" and not self._history.is_to_come(token.turn_name))
+        if kind == "wake":
+            return token.here
+        if kind == "start":
+            return not self._history.is_to_come(token.turn_name)
+        return kind == "back" or (kind == "timer" and not self._is_woken)
 
     def _rank(self, token: Token) -> tuple[bool, bool, int]:
         is_to_come = self._history.is_to_come(token.turn_name)
@@ -282,12 +299,20 @@ class RecordSide:
         early = self._take_early()
         if early is None and (early := self._fire()) is not None and is_act:
             self._divergences.postpone(diverged)
-        return early or diverged()
+        return early or (Wait() if self._is_woken else diverged())
 
     def _take_early(self) -> Due | None:
         """Return, out of order, what a lane of a tolerant replay waits for."""
         found = None if self.tolerance is None else self.tolerance.take_delivery()
         return None if found is None else Due(*found, self._awaited.value_of(*found))
+
+    def give_up_waiting(self) -> bool:
+        """Wait no longer for code outside of every lane. Return False if it was not waited for."""
+        was_woken, self._is_woken = self._is_woken, False
+        item = self._history.head()
+        if was_woken and item is not None and isinstance(item, DELIVERIES) and _may_come(item):
+            self._history.advance()
+        return was_woken
 
     def pass_rest(self) -> None:
         """Pass what is left of the history: deliveries that are not waited for, and what changed code left out."""
