@@ -96,19 +96,27 @@ def test_a_stopped_loop_runs_the_rest_of_its_round() -> None:
     assert ended == ["same round", "same round"]
 
 
-def test_a_pool_that_only_an_effect_used_does_not_let_others_continue_at_the_end_of_a_loop(memory: Any) -> None:
-    """A replay has no such pool. Ending it would be a rest of the recording alone."""
-    may_end = threading.Event()
+def test_a_loop_that_ends_does_not_wait_for_a_task_of_an_effect(memory: Any) -> None:
+    """A replay has no such task. Waiting for it would be a rest of the recording alone."""
+    may_end, has_ended = threading.Event(), threading.Event()
+    left: list[Any] = []
+
+    async def end_late() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.to_thread(has_ended.wait)
+            await asyncio.sleep(0.01)
 
     @onrecord.step
-    async def use_a_pool() -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, int)
-        loop.run_in_executor(None, may_end.wait)
+    async def leave_a_task() -> None:
+        left.append(asyncio.create_task(end_late()))
+        await asyncio.sleep(0.001)
 
     @onrecord.step
     def wait_for_the_loop() -> None:
         may_end.wait()
+        has_ended.set()
 
     @onrecord.agent
     def ending_a_loop() -> Any:
@@ -119,7 +127,7 @@ def test_a_pool_that_only_an_effect_used_does_not_let_others_continue_at_the_end
             order.append("other")
 
         async def inner() -> None:
-            await use_a_pool()
+            await leave_a_task()
             may_end.set()
 
         thread = threading.Thread(target=other)
@@ -129,4 +137,5 @@ def test_a_pool_that_only_an_effect_used_does_not_let_others_continue_at_the_end
         thread.join()
         return order
 
-    assert recorded_and_replayed(ending_a_loop, store=memory) == ["main", "other"]
+    recorded_and_replayed(ending_a_loop, store=memory)
+    assert left[0].cancelled()

@@ -25,7 +25,15 @@ from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.drivers.labels import label_of, label_of_thread
 from onrecord.runtime.scheduler.drivers.locks import RunLock, RunRLock
 from onrecord.runtime.scheduler.drivers.loops import LoopDriver
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, RunEnded, RunStopped, Strand, find_lane, inside
+from onrecord.runtime.scheduler.drivers.strands import (
+    CURRENT,
+    LaneTask,
+    RunEnded,
+    RunStopped,
+    Strand,
+    find_lane,
+    inside,
+)
 from onrecord.runtime.scheduler.drivers.waits import wait_inside
 from onrecord.runtime.scheduler.items import Token
 
@@ -53,6 +61,8 @@ def install() -> None:
         run_forever=asyncio.BaseEventLoop.run_forever,
         create_task=asyncio.BaseEventLoop.create_task,
         as_completed=asyncio.as_completed,
+        all_tasks=asyncio.all_tasks,
+        cancel_all_tasks=asyncio.runners._cancel_all_tasks,  # type: ignore[attr-defined]
     )
     replaced: list[tuple[Any, str, Any]] = [
         (threading.Thread, "start", _start),
@@ -74,6 +84,9 @@ def install() -> None:
         (asyncio.BaseEventLoop, "create_task", _create_task),
         (asyncio, "as_completed", _as_completed),
         (asyncio.tasks, "as_completed", _as_completed),
+        (asyncio, "all_tasks", _all_tasks),
+        (asyncio.tasks, "all_tasks", _all_tasks),
+        (asyncio.runners, "_cancel_all_tasks", _cancel_all_tasks),
     ]
     for owner, name, function in replaced:
         setattr(owner, name, function)
@@ -302,12 +315,12 @@ def _submit(pool: Any, call: Callable[..., Any], /, *args: Any, **options: Any) 
     job.item = pool_module._WorkItem(future, job, args, options)
     jobs: dict[Strand, Future[Any]] = pool.__dict__.setdefault("_onrecord_jobs", {})
     jobs[job.strand] = future
-
-    def forget_job() -> None:
-        jobs.pop(job.strand, None)
-
-    job.strand.on_end.append(forget_job)
+    job.strand.on_end.append(partial(_forget_job, jobs, job.strand))
     return future
+
+
+def _forget_job(jobs: dict[Strand, Future[Any]], strand: Strand) -> None:
+    jobs.pop(strand, None)
 
 
 def _work(item: Any, *args: Any) -> None:
@@ -411,3 +424,25 @@ def _as_completed(tasks: Any, *, timeout: float | None = None) -> Any:
     if find_lane() is not None and not asyncio.isfuture(tasks):
         tasks = [asyncio.ensure_future(task) for task in tasks]  # in the order of the argument
     return _REAL["as_completed"](tasks, timeout=timeout)
+
+
+def _all_tasks(loop: Any = None) -> set[asyncio.Task[Any]]:
+    """Return the tasks of the run that asks: a replay has no tasks of effects."""
+    tasks: set[asyncio.Task[Any]] = _REAL["all_tasks"](loop)
+    found = find_lane()
+    if found is None:
+        return tasks
+    return {task for task in tasks if isinstance(task, LaneTask) and task.strand.coordinator is found[0].coordinator}
+
+
+def _cancel_all_tasks(loop: Any) -> None:
+    """End the tasks of a loop before it is closed: those of effects without a rest of the run."""
+    if find_lane() is not None:
+        own = _all_tasks(loop)
+        with inside():
+            others = [task for task in _REAL["all_tasks"](loop) if task not in own]
+            for task in others:
+                task.cancel()
+            if others:
+                loop.run_until_complete(asyncio.gather(*others, return_exceptions=True))
+    _REAL["cancel_all_tasks"](loop)
