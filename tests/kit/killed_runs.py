@@ -59,7 +59,7 @@ def check_journals(store: Store, run: str, *, may_fail: bool = False, leaves_chi
             continue
         events = [f"{event.seq} {event.event}" for event in JournalReader(store, one).scan()]
         assert report.terminal in ends, "\n".join([f"run {one} has not completed:", *events[-12:]])
-        assert report.orphans == [], report.orphans
+        assert report.orphans == [] or report.terminal == "Cancelled", report.orphans
 
 
 def children_of(store: Store, run: str) -> list[str]:

@@ -422,7 +422,6 @@ CONTROLS: dict[str, Machine] = {
     "draws are counted apart from acts": Machine(DrawsCountAsActs),
     "outcomes and at-most-once requests are synced": Machine(kernel_with(NothingIsSynced)),
     "arrivals of one batch share a commit": Machine(kernel_with(EachArrivalIsCommittedAlone)),
-    "forgotten turns are skipped": Machine(kernel_with(ForgottenTurnsAreExpected)),
     "nothing is begun before the history is over": Machine(HistoryNeedNotBeOver),
     "nothing is begun before its request is committed": Machine(kernel_with(RequestsAreBegunAtOnce)),
     "an at-most-once effect without an outcome is in doubt": Machine(NothingIsInDoubt),

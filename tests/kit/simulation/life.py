@@ -164,8 +164,10 @@ class Life:
                 self._strands.run_strand(action.strand, self._between_steps)
             elif kind is Wait:
                 if not outside.happen():
-                    if self._lacks_wake_up and (stuck := kernel.stuck()) is not None:
-                        return self._verdict(stuck)
+                    if not kernel.live and kernel.history.head() is not None:  # the patience of the driver is over
+                        if (stuck := kernel.stuck()) is not None:
+                            return self._verdict(stuck)
+                        continue
                     self._strands.check_deadlock()
                     return Verdict("stuck")
                 while chance() < 0.45 and outside.happen():
@@ -199,12 +201,6 @@ class Life:
                 self._obey(action)
         if steps >= STEPS_BETWEEN_RESTS and not self._has_arrivals:
             self._outside.happen()
-
-    @property
-    def _lacks_wake_up(self) -> bool:
-        """The record has a wake-up from outside that does not come."""
-        head = None if self.kernel.live else self.kernel.history.head()
-        return type(head) is Turn and head.kind == "wake"
 
     @property
     def _has_arrivals(self) -> bool:

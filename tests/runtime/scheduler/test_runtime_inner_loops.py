@@ -139,3 +139,26 @@ def test_a_loop_that_ends_does_not_wait_for_a_task_of_an_effect(memory: Any) -> 
 
     recorded_and_replayed(ending_a_loop, store=memory)
     assert left[0].cancelled()
+
+
+def test_a_pool_that_only_an_effect_used_takes_no_turns_at_the_end_of_a_loop(memory: Any) -> None:
+    """A replay has no such pool. A loop that never rests counts how often others run."""
+
+    @onrecord.step
+    async def use_a_pool() -> int:
+        return await asyncio.to_thread(int)
+
+    async def inner() -> int:
+        return await use_a_pool()
+
+    @onrecord.agent
+    async def counting() -> int:
+        job = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(inner())))
+        steps = 0
+        while not job.done():
+            await asyncio.sleep(0)
+            steps += 1
+        return steps
+
+    for _ in range(3):
+        recorded_and_replayed(counting, store=memory)

@@ -22,7 +22,15 @@ from weakref import WeakSet
 from onrecord.errors import InvalidInput
 from onrecord.runtime.scheduler.drivers.coordinator import Coordinator
 from onrecord.runtime.scheduler.drivers.labels import label_of
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, InsideTask, LaneFuture, LaneTask, Strand, find_lane
+from onrecord.runtime.scheduler.drivers.strands import (
+    CURRENT,
+    InsideTask,
+    LaneFuture,
+    LaneTask,
+    Strand,
+    find_lane,
+    inside,
+)
 from onrecord.runtime.scheduler.drivers.timers import TIMERS
 from onrecord.runtime.scheduler.items import STEPS_BETWEEN_RESTS, Token
 
@@ -37,6 +45,7 @@ _HOOKED = (
     "call_at",
     "create_future",
     "create_task",
+    "shutdown_default_executor",
     "time",
 )
 
@@ -67,6 +76,7 @@ class LoopDriver:
         self.call_at_really = loop.call_at
         self.create_future_really = loop.create_future
         self.create_task_really = loop.create_task
+        self.shutdown_default_executor_really = loop.shutdown_default_executor
         self.time_really = loop.time
         for name in _HOOKED:
             setattr(loop, name, getattr(self, f"_{name}"))
@@ -293,6 +303,15 @@ class LoopDriver:
             if task.strand.coordinator.stopped is not None and task.done() and not task.cancelled():
                 task.exception()  # the run reports why it was stopped
         self.close_really()
+
+    async def _shutdown_default_executor(self, *args: Any) -> None:
+        """Leave a pool alone that only effects used, such as to look up a name: in a replay the loop has none."""
+        pool = self.loop._default_executor
+        if pool is not None and find_lane() is not None and "_onrecord_jobs" not in vars(pool):
+            self.loop._default_executor = None
+            with inside():
+                pool.shutdown(wait=False)
+        await self.shutdown_default_executor_really(*args)
 
     def _call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
         task = getattr(callback, "__self__", None)
