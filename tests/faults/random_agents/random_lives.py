@@ -67,5 +67,7 @@ def _outcome(agent: Any, call: Any) -> dict[str, Any]:
     except LookupError as error:
         return {"status": "failed", "result": str(error)}
     except OnrecordError as stopped:
+        if stopped.code == "no_result":  # it was killed after its end
+            return {"status": "cancelled", "result": None}
         where = {name: repr(value) for name, value in getattr(stopped, "where", {}).items()}
         return {"status": stopped.code, "message": stopped.message, "where": where}

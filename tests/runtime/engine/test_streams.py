@@ -15,6 +15,7 @@ import pytest
 
 import onrecord
 from kit import command_server
+from kit.runtime import new_id, replay, run
 from onrecord.core.wait_keys import Resolution, WaitIdentity
 from onrecord.journal.chain import Draft
 from onrecord.runtime.waits import WaitRegistry
@@ -374,3 +375,40 @@ def test_a_stream_that_is_done_again_and_gives_no_chunk(memory: Any, then: str) 
     assert asyncio.run(resumed()) == told
     assert asyncio.run(agent.replay("again")) == told
     assert len(lives) == 2
+
+
+def test_a_reader_that_is_cancelled_while_a_chunk_is_on_its_way_gives_the_stream_up(memory: Any) -> None:
+    """The chunk is delivered while the loop is blocked. The reader is cancelled before it runs again."""
+
+    @onrecord.step
+    async def open_gate() -> None:
+        gates.append(asyncio.Event())
+        asyncio.get_running_loop().call_later(0.005, gates[0].set)
+        await gates[0].wait()
+
+    @onrecord.step
+    async def speak() -> AsyncIterator[str]:
+        await gates[0].wait()
+        await asyncio.sleep(0)  # the chunk arrives after the outcome of the other effect, and in the same round
+        yield "word"
+        yield "another"
+
+    @onrecord.step
+    def block() -> None: ...
+
+    @onrecord.agent
+    async def cancelling_a_reader() -> Any:
+        async def read() -> list[str]:
+            return [word async for word in speak()]
+
+        reader = asyncio.create_task(read())
+        await open_gate()
+        block()
+        asyncio.get_running_loop().call_soon(reader.cancel)
+        return [str(type(one)) for one in await asyncio.gather(reader, return_exceptions=True)]
+
+    gates: list[asyncio.Event] = []
+    run_id = new_id()
+    result = run(cancelling_a_reader, store=memory, run_id=run_id)
+    assert onrecord.verify_run(memory, run_id).orphans == []
+    assert replay(cancelling_a_reader, run_id, store=memory) == result

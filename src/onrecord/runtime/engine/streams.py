@@ -125,7 +125,10 @@ class Stream(StreamReader):
             try:
                 await effect.wait_for_next()
             except asyncio.CancelledError:
-                self._end()
+                if effect.outcome is None:
+                    self.give_up()  # a chunk was on its way to the reader, so no outcome is waited for
+                else:
+                    self._end()
                 raise
         if (found := self._take_next()) is None:
             raise StopAsyncIteration
