@@ -48,7 +48,8 @@ class ToolServer:
         self.url = f"http://127.0.0.1:{port}/mcp"
         environment = {**os.environ, "FRAMEWORKS_URL": model_url}
         command = [str(python), "mcp_server.py", str(port)]
-        self._process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, cwd=folder, env=environment, **quiet)
         until = time.monotonic() + TIME_LIMIT_SECONDS
         while time.monotonic() < until and self._process.poll() is None:
             try:
