@@ -10,7 +10,8 @@ from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import tool
 from task import MOMENTS, URL, prompt
 
-os.environ |= {"OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_API_KEY": "none"}
+# Inspect asks git for the commit if it finds it, and a process that is not Python is not recorded.
+os.environ |= {"OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_API_KEY": "none", "PATH": ""}
 model = get_model("openai/gpt-4o-mini", responses_api=False)
 
 
