@@ -49,6 +49,29 @@ def test_so_is_that_of_a_forked_process() -> None:
     assert Path("child.txt").read_text() == Path("out.txt").read_text() == "begun True"
 
 
+SERVED_BY_A_THREAD = """
+import atexit, threading, time
+
+def serve():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    print("served")
+
+threading.Thread(target=serve).start()
+atexit.register(lambda: print(threading.main_thread().is_alive()))
+print("last line")
+"""
+
+
+def test_a_thread_that_looks_whether_the_main_thread_lives_ends() -> None:
+    """Exporters of traces do so."""
+    Path("program.py").write_text(SERVED_BY_A_THREAD)
+    done = onrecord("run", "--run-id", "one", "program.py")
+    assert (done.returncode, done.stdout) == (0, "last line\nserved\nFalse\n"), done.stderr
+    replayed = onrecord("replay", "one")
+    assert replayed.stdout == done.stdout, replayed.stderr
+
+
 FORKED_IN_A_LOOP = """
 import asyncio, os, sys, time
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from onrecord.capture.processes import exits
@@ -24,9 +25,25 @@ def end_program() -> None:
     if lane is None or lane.run.is_stopped:
         return  # nothing more is recorded
     _stop_executors()
-    while (strand := _find_awaited(lane)) is not None:
-        _wait_for(lane, strand)
-    _join_others()
+    with _main_thread_ended():
+        while (strand := _find_awaited(lane)) is not None:
+            _wait_for(lane, strand)
+        _join_others()
+        _call_exit_functions()
+
+
+@contextmanager
+def _main_thread_ended() -> Iterator[None]:
+    """Let the main thread be seen as ended, as Python does: threads that serve a program end when they see it."""
+    main: Any = threading.main_thread()
+    main.is_alive = lambda: False
+    try:
+        yield
+    finally:
+        del main.is_alive
+
+
+def _call_exit_functions() -> None:
     own_functions = (open_stores.close_all, *exits.registered)  # they belong to the end of the process
     for call in own_functions:
         atexit.unregister(call)
