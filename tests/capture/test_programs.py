@@ -44,6 +44,14 @@ asyncio.run(main())
 print("to stderr", file=sys.stderr)
 sys.exit(7)
 """
+BAD_ARGUMENT = """
+import os, time
+assert time.time()  # something to compare
+try:
+    os.urandom(-1)
+except ValueError as error:
+    print("caught", error)
+"""
 STEPS = """
 import os, signal, sys
 import onrecord
@@ -73,6 +81,13 @@ def runs() -> list[dict[str, Any]]:
 
 def write(text: str, name: str = "program.py") -> None:
     Path(name).write_text(text)
+
+
+def test_a_bad_argument_is_an_error_of_the_program() -> None:
+    Path("program.py").write_text(BAD_ARGUMENT)
+    recorded = onrecord("run", "--run-id", "one", "program.py")
+    assert (recorded.returncode, recorded.stdout) == (0, "caught negative argument not allowed\n"), recorded.stderr
+    assert onrecord("replay", "one").stdout == recorded.stdout
 
 
 def test_clock_and_chance_come_back_as_they_were() -> None:

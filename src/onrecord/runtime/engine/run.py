@@ -57,6 +57,14 @@ class WaitCounts:
         """Keys that were given out for waits that may not have begun: how many waits came before, and the identity."""
 
 
+class DrawFailed(BaseException):
+    """A draw raised an error, as for a bad argument. It is the program's, not one of the scheduler."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class LiveRun:
     def __init__(
         self,
@@ -294,16 +302,22 @@ class LiveRun:
 
     def draw(self, lane: Lane, site: str, make: Callable[[], Any]) -> Any:
         """Return a recorded value, or make one and record it with the next commit."""
-        with self.lock:
-            self.coordinator.act(lane.strand, draws=True)
-            return self.coordinator.draw(lane.name, site, functools.partial(self._make_draw, lane.name, site, make))
+        try:
+            with self.lock:
+                self.coordinator.act(lane.strand, draws=True)
+                return self.coordinator.draw(lane.name, site, functools.partial(self._make_draw, lane.name, site, make))
+        except DrawFailed as failed:
+            raise failed.error from None
 
     def _make_draw(self, lane: str, site: str, make: Callable[[], Any]) -> Any:
         found = self.substitutes.find_draw(lane, site) if self.substitutes is not None else None
         if found is not None:
             return found[0]
         with inside():
-            return make()
+            try:
+                return make()
+            except Exception as error:
+                raise DrawFailed(error) from None
 
     def update_state(self, lane: Lane, event: StateUpdated) -> None:
         with self.lock:
