@@ -1,6 +1,7 @@
 """Token usage that a model's answer reports, and its cost if `genai-prices` is installed.
 
-Supported: OpenAI (chat completions, responses), Anthropic and Google, as whole answers or events of a stream.
+Supported: OpenAI (chat completions, responses), Anthropic and Google, as whole answers or events of a stream; Amazon
+Bedrock (converse) as whole answers.
 """
 
 from __future__ import annotations
@@ -75,6 +76,10 @@ def _build_usage(model: str, reported: Mapping[str, Any]) -> Usage:
     elif "prompt_tokens" in reported:
         cached = _read_nested_count(reported, "prompt_tokens_details", "cached_tokens")
         counts = _read_count(reported, "prompt_tokens"), _read_count(reported, "completion_tokens"), cached
+    elif "inputTokens" in reported:
+        cached = _read_count(reported, "cacheReadInputTokens")
+        read = _read_count(reported, "inputTokens") + cached + _read_count(reported, "cacheWriteInputTokens")
+        counts = read, _read_count(reported, "outputTokens"), cached
     else:
         cached = _read_count(reported, "cache_read_input_tokens")
         read = _read_count(reported, "input_tokens") + cached + _read_count(reported, "cache_creation_input_tokens")

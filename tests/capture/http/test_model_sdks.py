@@ -83,6 +83,11 @@ def test_a_budget_counts_what_models_say(server: Server, store: MemoryStore) -> 
     assert agent.replay("r", store=store) == 2
 
 
+def test_bedrock_names_no_model_in_its_answer() -> None:
+    body = {"usage": {"inputTokens": 3, "outputTokens": 4, "cacheReadInputTokens": 5}}
+    assert usage_of({"status": 200, "body": {"json": body}}) == Usage("", 8, 4, 5)
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

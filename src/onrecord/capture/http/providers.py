@@ -9,8 +9,11 @@ from typing import Any
 from onrecord.capture.http.addresses import split_url
 from onrecord.core.lazy_regex import Pattern
 
-OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"
+OPENAI, ANTHROPIC, GOOGLE, BEDROCK = "openai", "anthropic", "google", "bedrock"
 _GOOGLE = Pattern(r"/models/[^/]+:(generateContent|streamGenerateContent)$")
+_BEDROCK = Pattern(r"/model/[^/]+/(converse(-stream)?|invoke(-with-response-stream)?)$")
+_PROMPTS = frozenset(("messages", "prompt", "inputText"))
+"""Where models of Bedrock take their prompt."""
 _TERMINATORS = {
     OPENAI: Pattern(rb'^data: ?\[DONE\]|"type": ?"response\.(?:completed|failed|incomplete)"', re.MULTILINE),
     ANTHROPIC: Pattern(rb'"type": ?"message_stop"|^event: ?message_stop', re.MULTILINE),
@@ -35,6 +38,8 @@ def find_provider(method: str, url: str, body: Any) -> str | None:
         return ANTHROPIC
     if "contents" in request and _GOOGLE.search(path) is not None:
         return GOOGLE
+    if not _PROMPTS.isdisjoint(request) and _BEDROCK.search(path) is not None:
+        return BEDROCK
     return None
 
 
