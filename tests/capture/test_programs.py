@@ -21,12 +21,13 @@ from kit.programs import onrecord
 pytestmark = pytest.mark.usefixtures("folder")
 
 EVERYTHING = """
-import asyncio, datetime, os, random, secrets, sys, time, uuid
+import asyncio, datetime, os, random, secrets, sys, time, uuid, uuid_utils, uuid_utils.compat
 print(sys.argv[1:], __name__, os.path.basename(__file__))
 print(time.time(), time.time_ns(), time.monotonic(), time.perf_counter())
 print(datetime.datetime.now(), datetime.datetime.now(datetime.timezone.utc), datetime.date.today())
 print(random.random(), random.choice("abc"), random.Random().random(), random.Random(3).random())
 print(uuid.uuid4(), uuid.uuid1(), secrets.token_hex(8), os.urandom(4).hex(), random.SystemRandom().random())
+print(uuid_utils.uuid4(), uuid_utils.uuid1(), uuid_utils.uuid6(), uuid_utils.uuid7(), uuid_utils.compat.uuid7())
 print({"a", "b", "c", "d", "e"}, hash("x"))
 print(time.strftime("%X"), time.ctime(), time.asctime(), tuple(time.localtime()), tuple(time.gmtime()))
 print(time.clock_gettime(time.CLOCK_REALTIME), time.clock_gettime_ns(time.CLOCK_MONOTONIC), os.getrandom(4).hex())

@@ -33,7 +33,10 @@ _DRIVERS = os.path.join(ONRECORD, "runtime", "scheduler", "drivers", "")
 """The code that calls a lane's own code."""
 _INTERCEPTORS = frozenset(
     os.path.join(_HERE, *name)
-    for name in (("draws.py",), ("interceptors", "clock.py"), ("interceptors", "randomness.py"))
+    for name in (
+        ("draws.py",),
+        *(("interceptors", f"{one}.py") for one in ("clock", "randomness", "import_hooks", "uuid_utils_ids")),
+    )
 )
 _IMPLEMENTING = frozenset(
     os.path.join(STANDARD_LIBRARY, name)

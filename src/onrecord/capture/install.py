@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from onrecord import interception
-from onrecord.capture.interceptors import clock, descriptors, install_http, install_loops, install_mcp, randomness
+from onrecord.capture.interceptors import (
+    clock,
+    descriptors,
+    install_http,
+    install_ids,
+    install_loops,
+    install_mcp,
+    randomness,
+)
 from onrecord.capture.interceptors.replacements import replace_all
 from onrecord.capture.processes import start_patches
 
@@ -15,5 +23,6 @@ def install_interceptors() -> None:
     install_http()
     install_mcp()
     install_loops()
+    install_ids()
     start_patches.install()
     descriptors.install()

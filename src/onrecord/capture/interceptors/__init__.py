@@ -17,6 +17,7 @@ _MCP = tuple(
     for name in ("session", "stdio", "streamable_http", "sse", "_memory")
 )
 _LOOPS = tuple(Interceptor(name, "onrecord.capture.interceptors.event_loops") for name in ("uvloop", "trio"))
+_IDS = (Interceptor("uuid_utils._uuid_utils", "onrecord.capture.interceptors.uuid_utils_ids"),)
 
 
 def install_http() -> None:
@@ -44,3 +45,12 @@ def install_loops() -> None:
 
 def uninstall_loops() -> None:
     uninstall(_LOOPS)
+
+
+def install_ids() -> None:
+    """Record the ids that uuid_utils makes as draws."""
+    install(_IDS)
+
+
+def uninstall_ids() -> None:
+    uninstall(_IDS)

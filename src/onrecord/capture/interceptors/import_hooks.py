@@ -47,6 +47,11 @@ def uninstall(interceptors: Iterable[Interceptor]) -> None:
                 undo()
 
 
+def find_holders(name: str, original: Any) -> list[ModuleType]:
+    """Return the loaded modules that hold a function under this name."""
+    return [one for one in list(sys.modules.values()) if getattr(one, "__dict__", {}).get(name) is original]
+
+
 def on_import(name: str, call: ImportCallback) -> None:
     """Call `call` with the named module: now if it is loaded, otherwise right after its import."""
     _watcher.awaited[name] = call

@@ -16,10 +16,12 @@ from onrecord.capture import draws
 from onrecord.capture.interceptors import (
     clock,
     install_http,
+    install_ids,
     install_loops,
     install_mcp,
     randomness,
     uninstall_http,
+    uninstall_ids,
     uninstall_mcp,
 )
 from onrecord.capture.interceptors.replacements import Binding, Replacement, replace_all
@@ -45,6 +47,7 @@ def install_for_good() -> None:
                 install_loops()
                 install_http()
                 install_mcp()
+                install_ids()
                 guard.watch(warns=True)
                 _for_good = True
     _install_draws()
@@ -74,12 +77,14 @@ def mcp_interceptors() -> Iterator[None]:
 def draw_interceptors() -> Iterator[None]:
     """Record clock readings and random draws inside the block."""
     changed = _install_draws()
+    install_ids()
     try:
         yield
     finally:
         if not _for_good:
             _restore(changed)
             clock.uninstall_methods()
+            uninstall_ids()
 
 
 def _install_draws() -> list[Binding]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any
 
-from onrecord.capture.interceptors.import_hooks import Replace
+from onrecord.capture.interceptors.import_hooks import Replace, find_holders
 from onrecord.capture.mcp.sessions import RecordedDispatcher
 from onrecord.capture.mcp.transports import RecordedManager
 
@@ -23,13 +22,8 @@ def patch(module: ModuleType, replace: Replace) -> None:
     else:
         name, describe = _TRANSPORT_FUNCTIONS[module.__name__]
         original = module.__dict__[name]
-        for owner in _find_holders(name, original):
+        for owner in find_holders(name, original):
             replace(owner, name, partial(_wrap_transport, describe))
-
-
-def _find_holders(name: str, original: Any) -> list[ModuleType]:
-    """Return the loaded modules that hold the function under this name."""
-    return [one for one in list(sys.modules.values()) if getattr(one, "__dict__", {}).get(name) is original]
 
 
 def _init_session(module: ModuleType, original: Callable[..., None], session: Any, *args: Any, **kwargs: Any) -> None:
