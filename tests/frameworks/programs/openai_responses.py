@@ -3,8 +3,7 @@
 import asyncio
 import json
 
-from httpx2 import TransportError
-from openai import AsyncOpenAI
+from openai import APIConnectionError, AsyncOpenAI
 from task import QUESTION, URL, prompt
 
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -26,7 +25,7 @@ async def weather(call):
     city = json.loads(call.arguments)["city"]
     try:
         text = await describe(city)
-    except TransportError:  # the stream was cut off
+    except APIConnectionError:  # the stream was cut off
         text = await describe(city)
     return {"type": "function_call_output", "call_id": call.call_id, "output": text}
 
