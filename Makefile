@@ -70,7 +70,7 @@ situations: $(SITUATIONS_STAMP) ## run every recorder that can be installed in e
 
 # Each framework gets an environment of its own under .frameworks. Some can be named: `make frameworks NAMES=crewai`.
 frameworks: $(STAMP) ## record, replay, kill and resume an agent of every framework
-	PYTHONPATH=tests $(BIN)/python -m frameworks $(NAMES)
+	cd tests && ../$(BIN)/python -m frameworks $(NAMES)
 
 pictures: $(STAMP) browser ## take the pictures of the README in a real browser and a real terminal
 	$(BIN)/python tools/pictures.py

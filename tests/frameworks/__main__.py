@@ -1,4 +1,4 @@
-"""Try every framework, or those that are named, and write the table of `docs/evidence/frameworks.md`.
+"""Try every framework, or those and the programs that are named, and write `docs/evidence/frameworks.md`.
 
 `python -m frameworks [--replays N] [--kills N] [NAME ...]`
 """
@@ -27,9 +27,9 @@ def main() -> int:
     rows = read_rows()
     failed = 0
     for framework in FRAMEWORKS:
-        if options.names and framework.name not in options.names:
-            continue
         for program in framework.programs:
+            if options.names and not {framework.name, program}.intersection(options.names):
+                continue
             began = time.monotonic()
             rows[program], problems = _try(framework, program, options)
             print(f"{rows[program].line}  {time.monotonic() - began:.0f} s", *problems, sep="\n", flush=True)

@@ -156,7 +156,7 @@ class Trial:
         return Done(process.returncode, output, problems, self._server.requests - before)
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ONRECORD_", "PYTHON"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ONRECORD_")}
         tools = {} if self._tool_server is None else {"FRAMEWORKS_MCP_URL": self._tool_server.url}
         return {
             **kept,
