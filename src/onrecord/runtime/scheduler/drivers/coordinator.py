@@ -31,6 +31,7 @@ from onrecord.runtime.scheduler.items import (
     Wait,
 )
 from onrecord.runtime.scheduler.kernel import Kernel
+from onrecord.runtime.scheduler.record_side import MOST_FIRED
 
 GRACE_SECONDS = 0.05
 """How long a strand may take to its next act before the others continue without it."""
@@ -111,6 +112,8 @@ class Coordinator:
         self._seen = (0, monotonic())
         """The progress that was seen last, and when."""
         self._is_silent = False
+        self._polls = 0, 0
+        """The progress at the last sleep of a lone thread, and how many such sleeps there were since."""
 
     @property
     def is_over(self) -> bool:
@@ -482,6 +485,15 @@ class Coordinator:
                 self.stop(self._explain(diverged))
             else:
                 self.advance()
+
+    def count_poll(self) -> None:
+        """Count a sleep of a lone thread that follows its record. A program that only sleeps has diverged."""
+        progress, count = self._polls
+        count = count + 1 if progress == self.progress else 1
+        self._polls = self.progress, count
+        if count > MOST_FIRED and (diverged := self.kernel.stuck()) is not None:
+            self.stop(self._explain(diverged))
+            self.check()
 
     # The end
 

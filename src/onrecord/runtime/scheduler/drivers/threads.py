@@ -185,6 +185,8 @@ def _sleep(seconds: float) -> None:
             wait_inside(run, strand, lane, lambda _: None, seconds)
             return
         is_replayed = run.kernel.is_replaying
+        if is_replayed:
+            run.count_poll()
     # Nothing can come during the sleep of a single thread. It leaves no turn, so that a program may poll.
     with inside():
         _REAL["sleep"](min(seconds, 0.0005) if is_replayed else seconds)
