@@ -151,7 +151,7 @@ def test_a_stream_that_was_acted_upon_is_told_that_it_was_cut(lab: Lab, server: 
                 with httpx.stream("GET", url + "/gated") as response:
                     for part in response.iter_text():
                         print(part, httpx.get(url + "/number").json()["number"], flush=True)
-            except ConnectionError as error:
+            except httpx.ReadError as error:
                 print(error)
             """
         )
