@@ -15,7 +15,7 @@ import pytest
 
 import onrecord
 from kit import command_server
-from kit.runtime import new_id, replay, run
+from kit.runtime import new_id, recorded_and_replayed, replay, run
 from onrecord.core.wait_keys import Resolution, WaitIdentity
 from onrecord.journal.chain import Draft
 from onrecord.runtime.waits import WaitRegistry
@@ -412,3 +412,23 @@ def test_a_reader_that_is_cancelled_while_a_chunk_is_on_its_way_gives_the_stream
     result = run(cancelling_a_reader, store=memory, run_id=run_id)
     assert onrecord.verify_run(memory, run_id).orphans == []
     assert replay(cancelling_a_reader, run_id, store=memory) == result
+
+
+def test_a_stream_that_is_left_in_a_loop_which_has_ended(memory: Any) -> None:
+    """The effect is told to end when the run rests: its loop is closed then."""
+
+    @onrecord.step
+    def block() -> str:
+        return "done"
+
+    async def read_one() -> str:
+        stream = words(3)
+        async for word in stream:
+            return word
+        return "nothing"
+
+    @onrecord.agent
+    def leaving() -> Any:
+        return [asyncio.run(read_one()), block()]
+
+    assert recorded_and_replayed(leaving, store=memory) == ["w0", "done"]

@@ -241,7 +241,8 @@ class TaskEffect(AwaitedEffect):
         return _await(self._call) if begin_single(self.run, self) else Attempts(self.run, self).execute(self._call)
 
     def stop(self, token: Token) -> None:
-        self.driver.call_soon_threadsafe_really(self._stop)
+        if not self.driver.loop.is_closed():  # else its task has ended with the loop
+            self.driver.call_soon_threadsafe_really(self._stop)
 
     def _stop(self) -> None:
         self._is_told_to_stop = True
