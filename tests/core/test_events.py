@@ -20,8 +20,6 @@ from onrecord.core.events import (
     KeyRotated,
     Resumed,
     RunReleased,
-    TurnTaken,
-    ValuesDrawn,
     WaitCreated,
     WaitResolved,
     read_event,
@@ -99,20 +97,6 @@ BAD_EVENTS: list[Event] = [
     RunReleased(-1),
     RunReleased(1, [5, 4]),
     RunReleased(1, [1.5]),  # type: ignore[list-item]
-    *(
-        TurnTaken([turn])  # type: ignore[list-item]
-        for turn in (
-            "timer",
-            [],
-            ["timer", "main"],
-            ["timer", "main", 0, -1],
-            ["timer", "main", 0, 5, 0],
-            ["timer", 3, 0, 5],
-            ["away", "main", 0],
-            ["began", "key", 1],
-        )
-    ),
-    *(ValuesDrawn([draw]) for draw in ("main", ["main", "time"], [0, "time", 1], ["main", None, 1])),  # type: ignore[list-item]
     InputSent("a"),
     InputSent("a", size=1, digest=HASH, signal=15),
     InputSent("a", size=1, digest="sha256:0"),

@@ -21,23 +21,6 @@ def _is_amount(value: Any) -> bool:
     return type(value) in (int, float) and bool(0 <= value < float("inf"))
 
 
-def _is_turn(value: Any) -> bool:
-    """Return True for an entry of `turns`: a delivery, or the note of an away or of a repeated effect."""
-    if type(value) is not list or not value or not all(map(is_text, value[:2])):
-        return False
-    kind, rest = value[0], value[2:]
-    if kind == "began":
-        return len(value) == 2
-    if kind == "away":
-        return len(rest) == 2 and all(map(is_count, rest))
-    is_forced = len(rest) == 3 and type(rest[2]) is int and (rest[2] >= 1 or rest[2] == -1)
-    return (len(rest) == 2 or is_forced) and all(map(is_count, rest[:2]))
-
-
-def _is_draw(value: Any) -> bool:
-    return type(value) is list and len(value) == 3 and is_text(value[0]) and is_text(value[1])
-
-
 META: dict[str, Check] = {
     "births": is_count,
     "site": Shape({"file": is_text, "line": is_count, "function": is_text}),
@@ -61,8 +44,6 @@ _CHECKS: dict[str, dict[str, Check]] = {
     "Resumed": _DECIDED,
     "WaitResolved": _DECIDED,
     "WaitCreated": {"schema": is_object},
-    "TurnTaken": {"turns": list_of(_is_turn)},
-    "ValuesDrawn": {"draws": list_of(_is_draw)},
     "InputSent": {"size": is_count, "digest": is_hash, "signal": is_count},
     "OutputPrinted": {"stream": is_text, "size": is_count, "digest": is_hash},
     "FilesObserved": {"looks": list_of(is_look)},
