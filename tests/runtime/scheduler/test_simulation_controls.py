@@ -142,11 +142,11 @@ def test_request_left_out_before_a_birth_is_reported_first(machine: Machine, lan
 @pytest.mark.parametrize(
     ("machine", "is_skipped"), [(Machine(), True), (Machine(kernel_with(ForgottenTurnsAreExpected)), False)]
 )
-def test_turn_of_a_job_that_was_cancelled_is_skipped(machine: Machine, is_skipped: bool) -> None:
-    """`job = pool.submit(f); job.cancel()`: a worker had taken the job, which was committed with something else."""
-    history = place([Turn("start", "main>f", 0), Requested("a", "main", "a", 1, births=1), EffectOutcome("a", 2)])
+def test_wake_up_of_a_wait_that_was_cancelled_is_skipped(machine: Machine, is_skipped: bool) -> None:
+    """Code outside had woken the wait before it was cancelled. A wake-up that may still come is waited for."""
+    history = place([Turn("wake", "main", 0), Requested("a", "main", "a", 1), EffectOutcome("a", 2)])
     run = machine.kernel(machine.window(history, machine.digest(history, writable=False)), writable=False)
-    run.cancel(run.turn(run.born("main", "f"), "start"))
+    run.cancel(run.turn("main", "wake"))
     run.ask("main", Call("a", 1, key="a"))
     assert isinstance(run.next(), Deliver) == is_skipped
 
