@@ -1,4 +1,4 @@
-"""DSPy: modules on threads beside each other, awaited modules, an agent with a tool."""
+"""DSPy: modules on threads beside each other, awaited modules, a chain of thought."""
 
 import asyncio
 
