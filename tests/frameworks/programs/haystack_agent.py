@@ -1,4 +1,4 @@
-"""Haystack: an agent whose tools run on threads, and a pipeline that runs its branches beside each other."""
+"""Haystack: an agent whose tools run on threads, and awaited calls beside each other."""
 
 import asyncio
 
