@@ -20,6 +20,7 @@ from typing import Any
 import apsw
 import pytest
 
+from onrecord.store import location
 from onrecord.store.sqlite import artifacts, connection
 from onrecord.store.sqlite import file_checks as files
 
@@ -159,6 +160,7 @@ def installed(layer: Layer, *, checkpoint_pages: int = 1000) -> Iterator[None]:
         patch.setattr(connection.apsw, "Connection", connect)
         patch.setattr(artifacts, "os", shim)
         patch.setattr(files, "os", shim)
+        patch.setattr(location, "os", shim)
         patch.setattr(artifacts, "open", opening, raising=False)
         yield
 
