@@ -468,6 +468,26 @@ def test_block_in_a_loop_that_cannot_be_put_in_order_is_refused_aloud(memory: An
     assert calls == []
 
 
+def test_cancellation_after_an_outcome_has_come_is_not_lost(memory: Any) -> None:
+    """Both outcomes come together. The main task gets the first, and cancels the task that is to get the second."""
+
+    @onrecord.agent
+    async def cancelling() -> Any:
+        got = []
+
+        async def child() -> None:
+            got.append(await after(3, "child"))
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(child())
+        await after(3, "main")
+        task.cancel()
+        await asyncio.wait([task], timeout=60)
+        return [task.cancelled(), got]
+
+    assert recorded_and_replayed(cancelling, store=memory) == [True, []]
+
+
 def test_trio_is_refused_aloud(memory: Any) -> None:
     @onrecord.agent(store=memory)
     async def under_trio() -> Any:

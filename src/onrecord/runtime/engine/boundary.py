@@ -143,9 +143,12 @@ async def _perform(spec: EffectSpec, make: MakeEvent, call: Callable[[], Awaitab
         if is_delivered and found is effect:
             run.delivered(effect)
     if not is_delivered:
-        await effect.wait()
-        with run.lock:
-            run.delivered(effect)
+        try:
+            await effect.wait()
+        finally:
+            if effect.outcome is not None:
+                with run.lock:
+                    run.delivered(effect)
     return open_outcome(run, found)
 
 
@@ -157,6 +160,8 @@ class DeliveryFuture(asyncio.Future[Any]):
     """The future of a delivery. Cancelling it cancels the effect, whose outcome is still awaited."""
 
     effect: AwaitedEffect
+    is_cancelled = False
+    """The task was cancelled. It gets the cancellation with the outcome, which may have come before it."""
     message: Any = None
     """The message of the cancellation. Libraries recognise theirs by it."""
 
@@ -166,7 +171,7 @@ class DeliveryFuture(asyncio.Future[Any]):
             return False
         if effect.run.is_stopped:
             return super().cancel(msg)
-        self.message = msg
+        self.is_cancelled, self.message = True, msg
         with effect.run.lock:
             effect.run.kernel.cancel(effect.token)
         return True
@@ -208,7 +213,7 @@ class AwaitedEffect(OpenEffect):
         future = self.future
         if future is None or future.done():
             return
-        if is_cancelled:
+        if is_cancelled or future.is_cancelled:
             asyncio.Future.cancel(future, future.message)
         else:
             future.set_result(None)
