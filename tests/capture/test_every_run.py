@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import multiprocessing
 import os
+import pickle
 import random
 import secrets
 import signal
@@ -17,6 +20,7 @@ import urllib.request
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from pathlib import Path
 from random import choice
@@ -25,12 +29,15 @@ from typing import Any
 
 import httpx
 import pytest
+import requests
+import urllib3
 from jupyter_client.manager import start_new_kernel
 
 import onrecord
 from kit.programs import Server, show_optional_packages
 from kit.programs import onrecord as call
 from onrecord.capture.unrecorded import UnrecordedWarning
+from onrecord.runtime.engine.run import LiveRun
 from onrecord.store.memory import MemoryStore
 
 
@@ -98,6 +105,33 @@ def test_requests_inside_a_tool_belong_to_the_tool(store: MemoryStore, server: S
 
     assert asks.run(run_id="r") == [1, True, True]
     assert kinds(store, "r") == ["ActionRequested", "ActionSucceeded", "Completed"]
+
+
+def test_interceptor_that_was_put_back_is_there_in_the_next_run(
+    store: MemoryStore, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mock that was active during the first run puts the library's own function back."""
+
+    @onrecord.agent(store=store)
+    def asks() -> Any:
+        return requests.get(f"{server.url}/number").json()["number"]
+
+    assert asks() == 1
+    pool: Any = urllib3.HTTPConnectionPool
+    monkeypatch.setattr(pool, "urlopen", pool.urlopen.__wrapped__)
+    assert asks.run(run_id="r") == 2
+    assert "ActionRequested" in kinds(store, "r")
+
+
+def test_block_inside_a_run_is_part_of_it(store: MemoryStore, server: Server) -> None:
+    @onrecord.agent(store=store)
+    def asks() -> Any:
+        with onrecord.record("inner", run_id="inner", store=store):
+            return by_httpx(f"{server.url}/number")
+
+    assert asks.run(run_id="r") == asks.replay("r") == 1
+    assert server.requests == 1
+    assert store.run_row("default", "inner") is None
 
 
 # Clocks and randomness
@@ -264,6 +298,56 @@ def test_readings_after_a_checkpoint_are_found_there(store: MemoryStore) -> None
     assert result[1:3] == result[3]
 
 
+def test_readings_of_the_garbage_collector_are_none_of_the_run(store: MemoryStore) -> None:
+    def note(*_: Any) -> None:
+        time.perf_counter()
+
+    @onrecord.agent(store=store)
+    def collects() -> None:
+        gc.collect()
+
+    gc.callbacks.append(note)
+    try:
+        collects.run(run_id="r")
+    finally:
+        gc.callbacks.remove(note)
+    assert kinds(store, "r") == ["Completed"]
+
+
+def test_run_that_begins_during_an_import_has_its_readings_on_record(tmp_path: Path) -> None:
+    (tmp_path / "begins.py").write_text(
+        "import onrecord, time\nfrom onrecord.store.memory import MemoryStore\nstore = MemoryStore()\n"
+        "agent = onrecord.agent(lambda: time.time(), store=store, name='reads')\n"
+        "result = agent.run(run_id='r')\n"
+    )
+    code = "import begins; print(begins.agent.replay('r', strict=True) == begins.result)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [time.time, time.monotonic, time.localtime, os.urandom, uuid.uuid1, random.choice, datetime.now, date.today],
+)
+def test_replaced_functions_can_be_pickled(store: MemoryStore, function: Any) -> None:
+    onrecord.agent(lambda: None, store=store, name="nothing")()
+    owner = getattr(function, "__self__", None) or sys.modules[function.__module__]
+    found = getattr(owner if isinstance(owner, type) else sys.modules.get(function.__module__), function.__name__)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_replayed_runs_are_not_kept(store: MemoryStore) -> None:
+    @onrecord.agent(store=store)
+    def reads() -> float:
+        return time.perf_counter()
+
+    reads.run(run_id="r")
+    for _ in range(5):
+        reads.replay("r")
+    gc.collect()
+    assert sum(type(one) is LiveRun and one.name == "r" for one in gc.get_objects()) == 0
+
+
 # Unrecorded actions
 
 
@@ -298,6 +382,30 @@ def test_strict_agent_refuses_before_it_happens(store: MemoryStore, server: Serv
 def test_strict_block_refuses_a_process(store: MemoryStore) -> None:
     with pytest.raises(onrecord.OnrecordError) as caught, onrecord.record("block", store=store, strict=True):
         subprocess.run([sys.executable, "-c", ""], check=True)
+    assert caught.value.code == "unseen"
+
+
+UNSEEN: dict[str, Callable[[], Any]] = {
+    "thread": lambda: _joined(threading.Thread(target=subprocess.run, args=(["/bin/true"],))),
+    "job": lambda: ThreadPoolExecutor(1).submit(subprocess.run, ["/bin/true"]).result(),
+    "fork": lambda: os.fork() or os._exit(0),
+    "spawn": lambda: _joined(multiprocessing.get_context("spawn").Process(target=int)),
+}
+
+
+def _joined(started: Any) -> None:
+    started.start()
+    started.join()
+
+
+@pytest.mark.parametrize("how", UNSEEN)
+def test_strict_agent_refuses_what_has_no_line_of_the_program(store: MemoryStore, how: str) -> None:
+    @onrecord.agent(store=store, strict=True)
+    def starts() -> None:
+        UNSEEN[how]()
+
+    with pytest.raises(onrecord.OnrecordError) as caught:
+        starts()
     assert caught.value.code == "unseen"
 
 

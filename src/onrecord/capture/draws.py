@@ -8,6 +8,8 @@ machinery reads that carries the lanes (event loops, threads, queues), and what 
 
 from __future__ import annotations
 
+import _frozen_importlib
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -103,7 +105,14 @@ def find_site(what: str) -> str | None:
         frame = frame.f_back
     if frame is None or kind in (_OURS, _MACHINERY, _CARRIES) or (kind == _LIBRARY and _is_called_by_us(frame)):
         return None
+    if gc.callbacks and _is_collecting(frame):
+        return None
     return f"{what}@{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
+
+
+def _is_collecting(frame: FrameType) -> bool:
+    """Return True for code that the garbage collector calls, from anywhere: it is none of the lane's."""
+    return any(getattr(callback, "__code__", None) is frame.f_code for callback in gc.callbacks)
 
 
 def _is_called_by_us(frame: FrameType | None) -> bool:
@@ -136,8 +145,13 @@ def _find_kind(file: str) -> int:
 
 
 def _is_importing() -> bool:
+    """Return True if code of the run is importing a module."""
+    if not _frozen_importlib._module_locks:  # type: ignore[attr-defined]  # nothing is being imported, in any thread
+        return False
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != _IMPORTING:
+        if _kind_of(frame) in (_OURS, _CARRIES):
+            return False  # the run began here
         frame = frame.f_back
     return frame is not None
 

@@ -11,15 +11,20 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from onrecord.capture.draws import is_own_frame
+from onrecord.core.lane_names import shown_lane
 from onrecord.errors import OnrecordError
 from onrecord.runtime.engine.context import Lane, current_lane
-from onrecord.runtime.replay.sandbox import asks_the_system
+from onrecord.runtime.engine.run import LiveRun
+from onrecord.runtime.replay.sandbox import asks_the_system, is_reading
 from onrecord.runtime.replay.source_lines import line_of
 
 _CONNECTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
-_STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn")
+_STARTS = (
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "os.fork", "os.forkpty"),
+)
 _WATCHED = frozenset(_CONNECTS + _STARTS)
 MOST_NAMED = 100
 
@@ -53,6 +58,8 @@ class UnrecordedWatch:
         """Changes to the program's set-up, such as another event loop, for the summary."""
         self.is_watching = False
         self._warns = False
+        self._named: WeakKeyDictionary[LiveRun, set[Hole]] = WeakKeyDictionary()
+        """Places that a warning has named, by run."""
         self._installed = False
 
     def watch(self, *, warns: bool = False) -> None:
@@ -83,8 +90,10 @@ class UnrecordedWatch:
         if asks_the_system(sys._getframe(2)):
             return
         where = own_line()
-        if where:  # otherwise this package does it
-            self._refuse_or_count(lane, Hole(_describe_event(event, args), where))
+        if not where and is_reading(sys._getframe(2)):
+            return  # this package does it
+        # A thread may have a library's function as its target: then there is no line.
+        self._refuse_or_count(lane, Hole(_describe_event(event, args), where or f"lane {shown_lane(lane.name)}"))
 
     def refuse_or_count(self, lane: Lane, what: str) -> None:
         """Count an action in a lane that an interceptor cannot record. If strict, stop the run instead."""
@@ -95,9 +104,12 @@ class UnrecordedWatch:
         self._count(hole)
         if lane.run.is_strict:
             lane.run.stop_here(Unseen(f"{hole.what} at {hole.where} would not be recorded"))
-        if self._warns and self.holes[hole] == 1:
+        named = self._named.setdefault(lane.run, set())
+        if self._warns and hole not in named:
+            named.add(hole)
             text = f"run {lane.run.name} does not record {hole.what} at {hole.where}: a replay cannot repeat it"
-            warnings.warn(text, UnrecordedWarning, stacklevel=2)
+            file, _, line = hole.where.rpartition(":")
+            warnings.warn_explicit(text, UnrecordedWarning, file or hole.where, int(line) if line.isdigit() else 0)
 
 
 def _make_audit_hook(guard: UnrecordedWatch) -> Callable[[str, tuple[Any, ...]], None]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from onrecord.capture.interceptors import install_http, uninstall_http
+from onrecord.capture.interceptors.late_install import http_interceptors
 from onrecord.store.memory import MemoryStore
 
 
@@ -17,6 +17,5 @@ def store() -> MemoryStore:
 
 @pytest.fixture(autouse=True)
 def _interceptors() -> Iterator[None]:
-    install_http()
-    yield
-    uninstall_http()
+    with http_interceptors():
+        yield

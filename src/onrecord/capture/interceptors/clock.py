@@ -17,7 +17,7 @@ from functools import partial
 from importlib.util import find_spec, module_from_spec
 from types import BuiltinFunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from onrecord.capture.draws import draw_at, drawing_lane, find_site
 from onrecord.capture.interceptors.replacements import Replacement
@@ -81,11 +81,17 @@ class _RunClock:
     """The clocks of a run with a history, as its program sees them. All values are nanoseconds."""
 
     def __init__(self, run: LiveRun) -> None:
-        self._run = run
+        self._find_run = ref(run)  # the clock is kept by its run
         self._delivered = -1
         self._since = 0
         self._counters: dict[str, tuple[int, int, int]] = {}
         """The last value of each counter, with the real one and the run's time at that moment."""
+
+    @property
+    def _run(self) -> LiveRun:
+        run = self._find_run()
+        assert run is not None
+        return run
 
     def time_ns(self) -> int:
         """Return a time of day that is not on record."""
@@ -227,6 +233,7 @@ def _today(cls: type[date]) -> date:
 def _replace_methods(cls: type, methods: dict[str, Callable[..., Any]]) -> None:
     members = _writable_dict(cls)
     for name, method in methods.items():
+        method.__name__ = name  # by which it is pickled
         _real_methods[cls, name] = members[name]
         members[name] = classmethod(method)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))

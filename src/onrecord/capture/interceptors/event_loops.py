@@ -37,14 +37,19 @@ def _replace_uvloop(uvloop: type) -> type:
     class LoopOfLane(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             if current_lane() is None:
-                return uvloop(*args, **kwargs)
+                return super().__call__(*args, **kwargs) if cls is not found else uvloop(*args, **kwargs)
             guard.remark(REPLACED)
             return AsyncioLoop()
 
         def __instancecheck__(cls, instance: Any) -> bool:
-            return isinstance(instance, (uvloop, AsyncioLoop))
+            is_loop = cls is found and isinstance(instance, (uvloop, AsyncioLoop))
+            return is_loop or super().__instancecheck__(instance)
 
-    return LoopOfLane("Loop", (), {})
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return (cls is found and issubclass(subclass, uvloop)) or super().__subclasscheck__(subclass)
+
+    found = LoopOfLane("Loop", (uvloop,), {})
+    return found
 
 
 def _refuse_trio(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

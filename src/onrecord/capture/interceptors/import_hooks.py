@@ -17,6 +17,9 @@ from onrecord.runtime.engine.context import inside
 _lock = threading.RLock()
 _wanted: dict[str, Interceptor] = {}
 _undo: dict[str, list[Callable[[], None]]] = {}
+_replaced: dict[str, list[tuple[Any, str]]] = {}
+"""Owners and names of what was replaced, by module."""
+_OURS = "_is_onrecord_wrapper"
 ImportCallback = Callable[[ModuleType], None]
 
 
@@ -43,8 +46,19 @@ def uninstall(interceptors: Iterable[Interceptor]) -> None:
     with _lock:
         for interceptor in interceptors:
             _wanted.pop(interceptor.module, None)
+            _replaced.pop(interceptor.module, None)
             for undo in reversed(_undo.pop(interceptor.module, [])):
                 undo()
+
+
+def restore_interceptors() -> None:
+    """Replace again what someone else has put back, such as a mock that was there at the first replacement."""
+    for name, places in list(_replaced.items()):
+        if not all(getattr(owner.__dict__.get(attribute), _OURS, False) for owner, attribute in places):
+            with _lock:
+                interceptor = _wanted.get(name)
+                if interceptor is not None and name in sys.modules:
+                    _patch(interceptor, sys.modules[interceptor.patcher], sys.modules[name])
 
 
 def find_holders(name: str, original: Any) -> list[ModuleType]:
@@ -120,16 +134,22 @@ def _install_after_import(name: str, module: ModuleType) -> None:
 
 
 def _patch(interceptor: Interceptor, patcher: Any, module: ModuleType) -> None:
-    undo = _undo[interceptor.module] = []
+    undo = _undo.setdefault(interceptor.module, [])
+    places = _replaced[interceptor.module] = []
 
     def replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         original = owner.__dict__[name]
+        places.append((owner, name))
+        if getattr(original, _OURS, False):
+            return
 
         @wraps(original)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             return wrapper(original, *args, **kwargs)
 
-        setattr(owner, name, wrapper if isinstance(wrapper, type) else wrapped)
+        made: Any = wrapper if isinstance(wrapper, type) else wrapped
+        setattr(made, _OURS, True)
+        setattr(owner, name, made)
         undo.append(partial(setattr, owner, name, original))
 
     patcher.patch(module, replace)

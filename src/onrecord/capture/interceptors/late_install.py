@@ -24,10 +24,12 @@ from onrecord.capture.interceptors import (
     uninstall_ids,
     uninstall_mcp,
 )
+from onrecord.capture.interceptors.import_hooks import on_import, restore_interceptors
 from onrecord.capture.interceptors.replacements import Binding, Replacement, replace_all
 from onrecord.capture.unrecorded import guard
 from onrecord.runtime.engine.context import inside
 from onrecord.runtime.replay.python_paths import INSTALLED, ONRECORD, PYTHONS
+from onrecord.runtime.replay.sandbox import report_spawns
 
 _LIBRARY = tuple(folder + os.sep for folder in PYTHONS)
 _PACKAGES = tuple(folder + os.sep for folder in INSTALLED)
@@ -48,8 +50,10 @@ def install_for_good() -> None:
                 install_http()
                 install_mcp()
                 install_ids()
+                on_import("multiprocessing.util", report_spawns)
                 guard.watch(warns=True)
                 _for_good = True
+    restore_interceptors()
     _install_draws()
 
 

@@ -38,6 +38,9 @@ def replace_all(
     changed, wrappers = [], {}
     for one in replacements:
         held = vars(one.owner).get(one.name)
+        if isinstance(one.owner, ModuleType):  # by these names it is pickled
+            one.wrapper.__module__, one.wrapper.__name__ = one.owner.__name__, one.name
+            one.wrapper.__qualname__ = one.name
         if held == one.real or _are_equal_builtins(held, one.real):
             setattr(one.owner, one.name, one.wrapper)
             wrappers[id(held)] = one.wrapper

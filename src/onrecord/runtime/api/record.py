@@ -11,6 +11,7 @@ from onrecord.core.events import Completed, Failed
 from onrecord.journal.journal import LEASE_SECONDS, Journal
 from onrecord.runtime.api.origins import refuse_while_loading
 from onrecord.runtime.api.policy import Policy
+from onrecord.runtime.engine.context import current_lane
 from onrecord.runtime.engine.execution import end_run, entered, install_hooks
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.run import LiveRun
@@ -40,8 +41,12 @@ def record(
 
     A block cannot be executed again by itself, so such a run cannot be resumed. It can be read, verified and compared.
     With `strict`, a connection or process that would not be recorded is refused before it happens.
+    Inside another run a block is part of that run, so that a replay of it executes nothing.
     """
     refuse_while_loading(name)
+    if (lane := current_lane()) is not None:
+        yield lane.run
+        return
     install_hooks()
     facts: dict[str, Any] = {"recording": name}
     values: Sequence[str] = ()

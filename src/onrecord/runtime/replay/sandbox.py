@@ -57,7 +57,7 @@ def _audited(event: str, _: tuple[Any, ...], audited: Any = _AUDITED) -> None:
     if found is None:
         return
     run = _replayed_here()
-    if run is not None and not _is_reading(sys._getframe(1)) and not asks_the_system(sys._getframe(1)):
+    if run is not None and not is_reading(sys._getframe(1)) and not asks_the_system(sys._getframe(1)):
         does, hint = found
         _trap(run, event, does, hint, sys._getframe(1))
 
@@ -66,10 +66,15 @@ def _watch_other_processes() -> None:
     """Watch how `multiprocessing` starts a fresh interpreter: no audit event reports it."""
     from multiprocessing import util
 
+    report_spawns(util)
+
+
+def report_spawns(util: Any) -> None:
+    """Let `multiprocessing.util` raise an audit event for a fresh interpreter."""
     original = util.spawnv_passfds
 
     def spawnv_passfds(path: Any, args: Any, passfds: Any) -> Any:
-        _audited("os.spawn", ())
+        sys.audit("os.spawn", path)
         return original(path, args, passfds)
 
     util.spawnv_passfds = spawnv_passfds
@@ -84,7 +89,7 @@ def _replayed_here() -> LiveRun | None:
     return run if run.touches_nothing and not run.is_stopped else None
 
 
-def _is_reading(frame: FrameType | None) -> bool:
+def is_reading(frame: FrameType | None) -> bool:
     """Return True if the record is being read, perhaps from a server, or a module is being imported."""
     while frame is not None:
         file = frame.f_code.co_filename
