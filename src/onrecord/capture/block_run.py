@@ -18,12 +18,11 @@ from onrecord.core.events import Completed
 from onrecord.journal.journal import Journal
 from onrecord.journal.reader import JournalReader
 from onrecord.runtime.engine.context import current_lane
-from onrecord.runtime.engine.execution import end_run
+from onrecord.runtime.engine.execution import adopted, end_run
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.replay.history import History
 from onrecord.runtime.scheduler.drivers import threads
-from onrecord.runtime.scheduler.drivers.loops import LoopDriver
-from onrecord.runtime.scheduler.drivers.strands import ADOPTED, CURRENT
+from onrecord.runtime.scheduler.drivers.strands import CURRENT
 from onrecord.runtime.secrets.redaction import RedactingSecrets, Redaction
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION
 from onrecord.runtime.secrets.seals import Seals
@@ -107,24 +106,8 @@ class BlockRun:
         if task is None or (lane is not None and lane.run is self.run):
             yield
             return
-        strand, driver = self.run.coordinator.main, LoopDriver.of(asyncio.get_running_loop())
-        is_entered = strand.loop is driver
-        with self.run.lock:
-            if not is_entered:
-                driver.enter(strand)
-            before, strand.adopted = strand.adopted, task
-        outer, ADOPTED[task] = ADOPTED.get(task), strand
-        try:
+        with adopted(self.run.coordinator.main, task):
             yield
-        finally:
-            if outer is None:
-                del ADOPTED[task]
-            else:
-                ADOPTED[task] = outer
-            with self.run.lock:
-                strand.adopted = before
-                if not is_entered:
-                    driver.leave(strand)
 
     def _enter(self) -> None:
         self._is_here = True

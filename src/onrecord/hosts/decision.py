@@ -37,7 +37,7 @@ class Lease(StrEnum):
 
     OURS = "ours"
     LIVE = "live"
-    """Another instance has it."""
+    """Held by another instance."""
     OPEN = "open"
     """Free, as far as is known: never held, released, expired, or not asked for yet."""
 

@@ -13,7 +13,7 @@ OPENAI, ANTHROPIC, GOOGLE, BEDROCK = "openai", "anthropic", "google", "bedrock"
 _GOOGLE = Pattern(r"/models/[^/]+:(generateContent|streamGenerateContent)$")
 _BEDROCK = Pattern(r"/model/[^/]+/(converse(-stream)?|invoke(-with-response-stream)?)$")
 _PROMPTS = frozenset(("messages", "prompt", "inputText"))
-"""Where models of Bedrock take their prompt."""
+"""Members of a body in which models of Bedrock get their prompt."""
 _TERMINATORS = {
     OPENAI: Pattern(rb'^data: ?\[DONE\]|"type": ?"response\.(?:completed|failed|incomplete)"', re.MULTILINE),
     ANTHROPIC: Pattern(rb'"type": ?"message_stop"|^event: ?message_stop', re.MULTILINE),

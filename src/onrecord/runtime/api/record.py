@@ -12,13 +12,11 @@ from onrecord.journal.journal import LEASE_SECONDS, Journal
 from onrecord.runtime.api.origins import refuse_while_loading
 from onrecord.runtime.api.policy import Policy
 from onrecord.runtime.engine.context import current_lane
-from onrecord.runtime.engine.execution import end_run, entered, install_hooks
+from onrecord.runtime.engine.execution import adopted, end_run, entered, install_hooks
 from onrecord.runtime.engine.lease_keeper import keeper
 from onrecord.runtime.engine.run import LiveRun
 from onrecord.runtime.engine.stops import RunStopped
 from onrecord.runtime.engine.stores import store_of
-from onrecord.runtime.scheduler.drivers.loops import LoopDriver
-from onrecord.runtime.scheduler.drivers.strands import ADOPTED
 from onrecord.runtime.secrets.run_secrets import FACT as REDACTION_FACT
 from onrecord.store.contract import Store
 
@@ -89,17 +87,5 @@ def _entered(run: LiveRun) -> Iterator[None]:
         with entered(run.coordinator.main):
             yield
         return
-    strand, driver = run.coordinator.main, LoopDriver.of(asyncio.get_running_loop())
-    with run.lock:
-        driver.enter(strand)
-        strand.adopted = task
-    outer, ADOPTED[task] = ADOPTED.get(task), strand
-    try:
+    with adopted(run.coordinator.main, task):
         yield
-    finally:
-        if outer is None:
-            del ADOPTED[task]
-        else:
-            ADOPTED[task] = outer
-        with run.lock:
-            driver.leave(strand)

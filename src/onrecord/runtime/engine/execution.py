@@ -23,7 +23,7 @@ from onrecord.runtime.engine.stops import RunStopped, Suspended
 from onrecord.runtime.replay.divergence import record_ended
 from onrecord.runtime.scheduler.drivers import threads
 from onrecord.runtime.scheduler.drivers.loops import LoopDriver
-from onrecord.runtime.scheduler.drivers.strands import CURRENT, LaneTask, RunEnded, Strand, find_lane
+from onrecord.runtime.scheduler.drivers.strands import ADOPTED, CURRENT, LaneTask, RunEnded, Strand, find_lane
 
 CLEAN_UP_SECONDS = 10.0
 """How long the tasks of a stopped run may take to clean up."""
@@ -45,6 +45,29 @@ def entered(strand: Strand) -> Iterator[None]:
         yield
     finally:
         CURRENT.strand, CURRENT.depth = before
+
+
+@contextmanager
+def adopted(strand: Strand, task: asyncio.Task[Any]) -> Iterator[None]:
+    """Let a task of the running loop, which is no lane, be that strand of its run."""
+    run, driver = strand.coordinator, LoopDriver.of(asyncio.get_running_loop())
+    is_entered = strand.loop is driver
+    with run.lock:
+        if not is_entered:
+            driver.enter(strand)
+        before, strand.adopted = strand.adopted, task
+    outer, ADOPTED[task] = ADOPTED.get(task), strand
+    try:
+        yield
+    finally:
+        if outer is None:
+            del ADOPTED[task]
+        else:
+            ADOPTED[task] = outer
+        with run.lock:
+            strand.adopted = before
+            if not is_entered:
+                driver.leave(strand)
 
 
 def execute_run(run: LiveRun, call: Callable[[], Any]) -> Any:

@@ -9,7 +9,7 @@ from onrecord.core.lane_names import child_lane, parent_lane, sibling_name
 
 
 class LaneState:
-    """One concurrent branch of the agent."""
+    """State of one lane: its name, parent and counters."""
 
     __slots__ = (
         *("acts", "births", "children", "counts", "draws", "ended", "label", "name", "number", "parent"),

@@ -43,7 +43,7 @@ class CommitDraft:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.is_due = False
-        """It has a request or a second execution, which are committed before anything is begun."""
+        """True if it has a request or a second execution: these are committed before an effect begins."""
 
     def add(self, item: Item) -> None:
         self.items.append(item)
@@ -69,12 +69,12 @@ class Arrival(msgspec.Struct, eq=False):
     item: Delivery
     value: Any
     time: int
-    """That of a turn; of an outcome or a chunk that of its commit."""
+    """Time of a turn, or of the commit of an outcome or chunk."""
     is_written: bool = False
 
 
 class Inbox:
-    """What came from outside, in the order in which it came."""
+    """Arrivals from outside, in their order."""
 
     def __init__(self, draft: CommitDraft, listening: dict[Token, None]) -> None:
         self.arrivals: deque[Arrival] = deque()

@@ -76,7 +76,7 @@ def digest_history(items: Iterable[Placed], *, writable: bool) -> Digest:
     at_end = _LastChunks()
     loose: int | None = 0
     before_chunks: int | None = 0
-    """As `loose`, without the chunks at the end, which are void for a stream that is executed again."""
+    """Position like `loose`, without the last chunks, which are void for a stream that is executed again."""
     for position, item in items:
         last = item
         kind = type(item)
