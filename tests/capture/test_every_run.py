@@ -31,6 +31,7 @@ import httpx
 import pytest
 import requests
 import urllib3
+import uvloop
 from jupyter_client.manager import start_new_kernel
 
 import onrecord
@@ -365,6 +366,31 @@ def test_unrecorded_connection_is_named_once(store: MemoryStore, server: Server)
     with pytest.warns(UnrecordedWarning, match=rf"127.0.0.1:{server.port} at .*test_every_run.py:\d+") as caught:
         connects()
     assert len([one for one in caught if one.category is UnrecordedWarning]) == 1
+
+
+def test_each_run_names_its_own_connections(store: MemoryStore, server: Server) -> None:
+    @onrecord.agent(store=store)
+    def connects() -> None:
+        connect(server.port)
+
+    for run in ("a", "b"):
+        with pytest.warns(UnrecordedWarning, match=f"run {run} does not record") as caught:
+            connects.run(run_id=run)
+        assert [Path(one.filename).name for one in caught] == ["test_every_run.py"]
+
+
+def test_class_of_uvloop_can_be_extended_after_a_run(store: MemoryStore) -> None:
+    onrecord.agent(lambda: None, store=store, name="nothing")()
+
+    class Own(uvloop.Loop):
+        pass
+
+    assert issubclass(uvloop.Loop, asyncio.AbstractEventLoop)
+    for cls in (Own, uvloop.Loop):
+        loop = cls()
+        loop.close()
+        assert isinstance(loop, uvloop.Loop)
+        assert isinstance(loop, Own) == (cls is Own)
 
 
 def test_strict_agent_refuses_before_it_happens(store: MemoryStore, server: Server) -> None:
